@@ -1,0 +1,3 @@
+//! What a shard stores, table by table.
+
+pub mod envelope;

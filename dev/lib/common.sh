@@ -1,0 +1,102 @@
+# Shared by every script in dev/: where things are cached, what must be installed, how RocksDB is built once.
+#
+# Sourced, never run. Every cargo call of dev/ and .ci/run goes through this file, so that all of them see the same
+# environment: a different one would make cargo compile RocksDB again.
+#
+# shellcheck shell=bash
+
+set -euo pipefail
+
+repo_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+cache_dir=${NEREUS_CACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/nereus-delay}
+export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$cache_dir/target}
+release_binary=$CARGO_TARGET_DIR/release/nereus-delay
+
+say() { printf '%s\n' "$*" >&2; }
+
+# note LABEL COMMAND…: runs the command with its output in a log file, prints a line when it starts and when it ends,
+# a heartbeat every 20 s in between, and the end of the log when it fails.
+note() {
+  local label=$1
+  shift
+  local log started pid
+  mkdir -p "$cache_dir/logs"
+  log=$cache_dir/logs/${label//[^A-Za-z0-9]/-}.log
+  started=$SECONDS
+  say "==> $label"
+  "$@" >"$log" 2>&1 &
+  pid=$!
+  local last=$SECONDS
+  while kill -0 "$pid" 2>/dev/null; do
+    sleep 0.2
+    if ((SECONDS - last >= 20)); then
+      last=$SECONDS
+      say "    $label: $((SECONDS - started)) s: $(tail -n 1 "$log" | cut -c 1-100)"
+    fi
+  done
+  if ! wait "$pid"; then
+    say "==> $label failed after $((SECONDS - started)) s; the end of $log:"
+    tail -n 60 "$log" >&2
+    return 1
+  fi
+  say "    $label: done in $((SECONDS - started)) s"
+}
+
+ensure_packages() {
+  local missing=()
+  command -v cc >/dev/null || missing+=(gcc)
+  command -v curl >/dev/null || missing+=(curl)
+  command -v python3 >/dev/null || missing+=(python3)
+  # bindgen loads libclang, and clang compiles RocksDB in about half the time of g++ 12.
+  clang_cxx || missing+=("$(newest_clang_package)")
+  if ((${#missing[@]} > 0)); then
+    command -v apt-get >/dev/null || {
+      say "missing: ${missing[*]}; install them with your package manager and run this again"
+      return 1
+    }
+    local sudo=()
+    ((EUID == 0)) || sudo=(sudo)
+    note "install ${missing[*]}" env DEBIAN_FRONTEND=noninteractive \
+      "${sudo[@]}" bash -c 'apt-get update -q && apt-get install -q -y --no-install-recommends "$@"' _ "${missing[@]}"
+  fi
+  clang_cxx || {
+    say "no clang++ found, although its package is installed"
+    return 1
+  }
+  command -v cargo >/dev/null || {
+    say "cargo is missing: install Rust 1.95 or newer (https://rustup.rs) and run this again"
+    return 1
+  }
+}
+
+newest_clang_package() {
+  if [[ -n $(apt-cache madison clang-19 2>/dev/null || true) ]]; then echo clang-19; else echo clang; fi
+}
+
+# Finds the newest clang++ and sets clang_cxx_path.
+clang_cxx() {
+  local candidate
+  for candidate in clang++-22 clang++-21 clang++-20 clang++-19 clang++-18 clang++; do
+    if clang_cxx_path=$(command -v "$candidate"); then return 0; fi
+  done
+  return 1
+}
+
+# Exports the two variables that make librocksdb-sys link the cached archive, building the archive when it is missing.
+ensure_rocksdb() {
+  local archive_dir
+  archive_dir=$("$repo_root/dev/lib/rocksdb" "$clang_cxx_path" "$cache_dir")
+  export ROCKSDB_LIB_DIR=$archive_dir
+  export ROCKSDB_STATIC=1
+}
+
+# Everything a cargo call needs.
+prepare() {
+  ensure_packages
+  (cd "$repo_root" && cargo fetch --locked --quiet)
+  ensure_rocksdb
+}
+
+build_binary() {
+  note "build nereus-delay (release)" cargo build --locked --release --manifest-path "$repo_root/Cargo.toml" -p nereus-delay
+}
