@@ -7,6 +7,8 @@
 use bytes::{Buf, Bytes};
 use prost::Message;
 
+use crate::field::FieldError;
+
 /// Why bytes are not the canonical encoding of a message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CanonicalError {
@@ -37,6 +39,28 @@ impl CanonicalError {
     pub fn offset(&self) -> usize {
         match self {
             Self::Undecodable { offset, .. } | Self::NotCanonical { offset, .. } => *offset,
+        }
+    }
+}
+
+/// Why bytes are not a legal value: not its canonical encoding, or a value that the registry does not allow.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    /// Another encoding than the canonical one.
+    #[error(transparent)]
+    Canonical(#[from] CanonicalError),
+    /// A field that breaks a rule.
+    #[error(transparent)]
+    Field(#[from] FieldError),
+}
+
+impl DecodeError {
+    /// The first byte at fault, where one byte is.
+    #[must_use]
+    pub fn offset(&self) -> Option<usize> {
+        match self {
+            Self::Canonical(error) => Some(error.offset()),
+            Self::Field(_) => None,
         }
     }
 }

@@ -6,6 +6,7 @@
 
 use std::fmt;
 
+use crate::canonical::DecodeError;
 use crate::id::IdError;
 use crate::text::TextError;
 
@@ -100,6 +101,12 @@ pub enum Fault {
     /// An identity that is none.
     #[error("is no identity: {0}")]
     Id(#[from] IdError),
+    /// A public key that no signature can be verified with.
+    #[error("is no usable Ed25519 public key")]
+    NoKey,
+    /// A value in bytes that does not decode.
+    #[error("does not decode: {0}")]
+    Nested(Box<DecodeError>),
 }
 
 impl FieldError {

@@ -149,6 +149,19 @@ pub struct TimeTooLarge {
     pub unix_ms: u64,
 }
 
+/// An id of kind `Id`, or its binary form where the id itself cannot exist: the registry's own vectors hash ids of zeros, which
+/// are no UUIDs of version 7.
+pub trait IdBytes<Id> {
+    /// The binary form.
+    fn id_bytes(&self) -> [u8; ID_BYTES];
+}
+
+impl<Id> IdBytes<Id> for [u8; ID_BYTES] {
+    fn id_bytes(&self) -> [u8; ID_BYTES] {
+        *self
+    }
+}
+
 fn encode(shard: ShardId, uuid: Uuid7) -> [u8; ID_BYTES] {
     let mut bytes = [0; ID_BYTES];
     bytes[0] = FORMAT_VERSION;
@@ -226,6 +239,12 @@ macro_rules! self_routing_id {
             /// and the partition in range is not checked here.
             pub fn from_bytes(bytes: &[u8]) -> Result<Self, IdError> {
                 decode(bytes).map(|(shard, uuid)| Self { shard, uuid })
+            }
+        }
+
+        impl IdBytes<Self> for $name {
+            fn id_bytes(&self) -> [u8; ID_BYTES] {
+                self.to_bytes()
             }
         }
 

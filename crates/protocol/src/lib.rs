@@ -10,11 +10,20 @@
 
 pub mod canonical;
 pub mod code;
+pub mod command;
+pub mod derived;
 pub mod field;
 pub mod frame;
 pub mod hash;
 pub mod id;
+pub mod jitter;
+pub mod lane;
+pub mod nulls;
+pub mod policy;
 pub mod position;
+pub mod reference;
+pub mod resource;
+pub mod routing;
 pub mod text;
 
 mod framing;
