@@ -24,6 +24,8 @@ pub mod mutation_v2;
 pub mod nulls;
 pub mod policy;
 pub mod position;
+pub mod receipt;
+pub mod receipt_frame;
 pub mod record;
 pub mod reference;
 pub mod resource;
