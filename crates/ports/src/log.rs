@@ -3,15 +3,7 @@
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use protocol::position::SourcePosition;
-
-/// A frame where it stands in the log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LogRecord {
-    /// Where it stands; carries the broker persistence time.
-    pub position: SourcePosition,
-    /// The exact bytes that were appended.
-    pub frame: Bytes,
-}
+pub use shard::machine::SourceRecord;
 
 /// How much one read may return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +72,7 @@ pub trait ShardLog: Send + Sync + 'static {
         &self,
         after: Option<&SourcePosition>,
         limit: ReadLimit,
-    ) -> BoxFuture<'static, Result<Vec<LogRecord>, ReadError>>;
+    ) -> BoxFuture<'static, Result<Vec<SourceRecord>, ReadError>>;
 
     /// The end of the log now: every record appended by anyone before the call is at or before it.
     fn barrier(&self) -> BoxFuture<'static, Result<Barrier, ReadError>>;

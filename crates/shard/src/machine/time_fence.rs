@@ -1,0 +1,66 @@
+//! TIME_FENCE: closes every deadline through a time, for ever, and sweeps what it ended (v2 §4).
+//!
+//! What the fence closed has ended for every record behind it, at once (see [`load`](super::load)). The sweep writes it down
+//! in bounded steps, earliest deadline first, so that a million expiries on one lane delay nobody.
+
+use protocol::mutation_v2::{MutationV2, TimeFence};
+
+use super::mutation::{interval_refusal, stale};
+use super::verdict::{RecordResult, Rule};
+use super::{ApplyError, At, load};
+use crate::effect::Effect;
+use crate::state::keys::timeline;
+use crate::state::transaction::Transaction;
+use crate::state::{envelope, message_uuid, row};
+use crate::store::{Family, StoreError};
+
+pub(crate) fn apply(
+    transaction: &mut Transaction<'_>,
+    at: &At<'_>,
+    mutation: &MutationV2,
+    body: &TimeFence,
+) -> Result<RecordResult, ApplyError> {
+    let stamp = &body.stamp;
+    if let Some(detail) = interval_refusal(transaction, stamp) {
+        return Ok(stale(transaction, at, mutation, Rule::IntervalTooWide, detail));
+    }
+    let limits = transaction.limits();
+    let proven_ms = stamp.earliest_ms.saturating_sub(limits.fence_margin_ms);
+    let logged_ms = at.broker_time_ms.saturating_add(limits.broker_time_divergence_ms_max);
+    if body.close_through_ms > proven_ms.min(logged_ms) {
+        let detail = format!(
+            "closes through {} ms; its clock proves {proven_ms} ms and the log's time allows {logged_ms} ms",
+            body.close_through_ms
+        );
+        return Ok(stale(transaction, at, mutation, Rule::FenceNotProven, detail));
+    }
+    let visits_max = body.expire_max.min(limits.expire_per_fence_max);
+    transaction.progress.closed_ms = transaction.progress.closed_ms.max(body.close_through_ms);
+    let visited = sweep(transaction, visits_max)?;
+    if visited == visits_max {
+        transaction.emit(Effect::SweepUnfinished);
+    }
+    Ok(RecordResult::Owner { accepted: visited, failed: 0 })
+}
+
+/// Visits closed deadlines, at most `visits_max`. A generation that is publishing or held is left to its outcome, which will
+/// end it; its key goes all the same, so that no later sweep meets it again.
+fn sweep(transaction: &mut Transaction<'_>, visits_max: u32) -> Result<u32, ApplyError> {
+    let range = timeline::expiries(transaction.expiry_floor_ms, transaction.closed_ms());
+    let limit = usize::try_from(visits_max).unwrap_or(usize::MAX);
+    let due = transaction.scan(Family::Timeline, range, limit)?;
+    for (key, value) in &due {
+        let entry: row::TimelineEntry = envelope::decode(value)?;
+        let message = message_uuid(&entry.message)
+            .ok_or_else(|| StoreError::Corrupt { detail: "an expiry names no message".to_owned() })?;
+        // The key goes first: ending the row deletes it again, which is harmless, and a row that stays must lose it.
+        transaction.delete(Family::Timeline, key.clone());
+        load::message(transaction, message)?;
+        let (expire_at_ms, _) = timeline::decode_expiry(key)?;
+        transaction.expiry_floor_ms = expire_at_ms;
+    }
+    if due.len() < limit {
+        transaction.expiry_floor_ms = transaction.closed_ms();
+    }
+    Ok(u32::try_from(due.len()).unwrap_or(u32::MAX))
+}

@@ -1,0 +1,209 @@
+//! The shell's side of lanes: opens sessions, sends through them, watches them, and reports everything as events.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use ports::destination::{AttemptOutcome, AttemptRef, Destination, LaneError, LaneSession, LaneTarget};
+use ports::env::{Env, Task};
+use protocol::code::StableCode;
+use protocol::resource::AdapterKind;
+use shard::query::OpenAttempt;
+use shard::schedule::claim::AdmittedAttempt;
+use shard::state::LaneNo;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use crate::pump::never_sent;
+
+/// The kinds of destination systems a worker can send to.
+pub type Destinations = BTreeMap<AdapterKind, Arc<dyn Destination>>;
+
+/// What lanes report.
+pub(crate) enum LaneEvent {
+    Opened { lane_no: LaneNo, session: Arc<dyn LaneSession>, resolved: Vec<(AttemptRef, AttemptOutcome)> },
+    NotOpened { lane_no: LaneNo, error: LaneError },
+    Lost { lane_no: LaneNo, session_no: u64, error: LaneError },
+    Outcomes { lane_no: LaneNo, answers: Vec<(AttemptRef, AttemptOutcome)> },
+    Overdue { lane_no: LaneNo, attempts: Vec<AttemptRef> },
+    LateOutcomes { lane_no: LaneNo, answers: Vec<(AttemptRef, AttemptOutcome)> },
+}
+
+struct Open {
+    session: Arc<dyn LaneSession>,
+    session_no: u64,
+    _watch: Task,
+}
+
+/// The open sessions of one shard's lanes.
+pub(crate) struct Sessions {
+    env: Rc<dyn Env>,
+    destinations: Arc<Destinations>,
+    events: mpsc::Sender<LaneEvent>,
+    send_deadline: Duration,
+    open: BTreeMap<LaneNo, Open>,
+    opening: BTreeMap<LaneNo, Task>,
+    session_no: u64,
+}
+
+impl Sessions {
+    pub(crate) fn new(
+        env: Rc<dyn Env>,
+        destinations: Arc<Destinations>,
+        events: mpsc::Sender<LaneEvent>,
+        send_deadline: Duration,
+    ) -> Sessions {
+        Sessions {
+            env,
+            destinations,
+            events,
+            send_deadline,
+            open: BTreeMap::new(),
+            opening: BTreeMap::new(),
+            session_no: 0,
+        }
+    }
+
+    /// Opens a session in the background and asks it about attempts; reports [`LaneEvent::Opened`] or
+    /// [`LaneEvent::NotOpened`].
+    pub(crate) fn open(&mut self, target: LaneTarget, attempts: Vec<OpenAttempt>) {
+        let lane_no = target.lane_no;
+        self.open.remove(&lane_no);
+        let destination = self.destinations.get(&target.profile.resource.adapter()).cloned();
+        let events = self.events.clone();
+        let task = self.env.spawn(
+            "open lane",
+            Box::pin(async move {
+                let event = match open_and_recover(destination, target, attempts).await {
+                    Ok((session, resolved)) => LaneEvent::Opened { lane_no, session, resolved },
+                    Err(error) => LaneEvent::NotOpened { lane_no, error },
+                };
+                report(&events, event).await;
+            }),
+        );
+        self.opening.insert(lane_no, task);
+    }
+
+    /// Takes in a session that was reported open.
+    pub(crate) fn opened(&mut self, lane_no: LaneNo, session: Arc<dyn LaneSession>) {
+        self.opening.remove(&lane_no);
+        self.session_no += 1;
+        let session_no = self.session_no;
+        let (events, lost) = (self.events.clone(), session.lost());
+        let watch = self.env.spawn(
+            "watch lane",
+            Box::pin(async move {
+                let error = lost.await;
+                report(&events, LaneEvent::Lost { lane_no, session_no, error }).await;
+            }),
+        );
+        self.open.insert(lane_no, Open { session, session_no, _watch: watch });
+    }
+
+    /// Drops a session that was reported lost. Whether it was the one in use.
+    pub(crate) fn lost(&mut self, lane_no: LaneNo, session_no: u64) -> bool {
+        let current = self.open.get(&lane_no).is_some_and(|open| open.session_no == session_no);
+        if current {
+            self.open.remove(&lane_no);
+        }
+        current
+    }
+
+    /// Hands attempts to the lane's session; their fate is reported attempt by attempt. Without a session they were certainly
+    /// not sent.
+    pub(crate) fn send(&self, lane_no: LaneNo, attempts: Vec<AdmittedAttempt>) {
+        let events = self.events.clone();
+        let Some(open) = self.open.get(&lane_no) else {
+            let answers = attempts.iter().map(attempt_ref).map(|attempt| (attempt, never_sent(attempt))).collect();
+            let task = async move { report(&events, LaneEvent::Outcomes { lane_no, answers }).await };
+            self.env.spawn("refuse send", Box::pin(task)).detach();
+            return;
+        };
+        let session = open.session.clone();
+        let deadline = self.send_deadline;
+        self.env
+            .spawn("send", Box::pin(async move { send(session, lane_no, attempts, deadline, &events).await }))
+            .detach();
+    }
+
+    /// Tells every session that older evidence may go.
+    pub(crate) fn forget_before(&self, admission_order_token: &bytes::Bytes) {
+        for open in self.open.values() {
+            open.session.forget_before(admission_order_token.clone());
+        }
+    }
+}
+
+async fn open_and_recover(
+    destination: Option<Arc<dyn Destination>>,
+    target: LaneTarget,
+    attempts: Vec<OpenAttempt>,
+) -> Result<(Arc<dyn LaneSession>, Vec<(AttemptRef, AttemptOutcome)>), LaneError> {
+    let adapter = target.profile.resource.adapter();
+    let destination = destination.ok_or_else(|| LaneError {
+        code: StableCode::CapabilityUnavailable,
+        detail: format!("this worker cannot deliver to {adapter:?}"),
+    })?;
+    let session: Arc<dyn LaneSession> = destination.open_lane(target).await?.into();
+    let resolved = if attempts.is_empty() { Vec::new() } else { session.recover(attempts).await? };
+    Ok((session, resolved))
+}
+
+async fn send(
+    session: Arc<dyn LaneSession>,
+    lane_no: LaneNo,
+    attempts: Vec<AdmittedAttempt>,
+    deadline: Duration,
+    events: &mpsc::Sender<LaneEvent>,
+) {
+    let mut waiting: BTreeSet<AttemptRef> = attempts.iter().map(attempt_ref).collect();
+    let overdue_at = Instant::now() + deadline;
+    let mut stream = session.send(attempts);
+    let mut is_overdue = false;
+    while !waiting.is_empty() {
+        tokio::select! {
+            biased;
+            answers = stream.next() => {
+                let Some(mut answers) = answers else { break };
+                answers.retain(|(attempt, _)| waiting.remove(attempt));
+                report_outcomes(events, lane_no, answers, is_overdue).await;
+            }
+            () = tokio::time::sleep_until(overdue_at), if !is_overdue => {
+                is_overdue = true;
+                let attempts = waiting.iter().copied().collect();
+                report(events, LaneEvent::Overdue { lane_no, attempts }).await;
+            }
+        }
+    }
+    let code = StableCode::DestinationOutcomeUnknown;
+    let unanswered = waiting.into_iter().map(|attempt| (attempt, AttemptOutcome::unknown(code))).collect();
+    report_outcomes(events, lane_no, unanswered, is_overdue).await;
+}
+
+async fn report_outcomes(
+    events: &mpsc::Sender<LaneEvent>,
+    lane_no: LaneNo,
+    answers: Vec<(AttemptRef, AttemptOutcome)>,
+    is_overdue: bool,
+) {
+    if answers.is_empty() {
+        return;
+    }
+    let event = if is_overdue {
+        LaneEvent::LateOutcomes { lane_no, answers }
+    } else {
+        LaneEvent::Outcomes { lane_no, answers }
+    };
+    report(events, event).await;
+}
+
+/// An owner that is gone needs no reports: its successor asks for evidence.
+async fn report(events: &mpsc::Sender<LaneEvent>, event: LaneEvent) {
+    let _ = events.send(event).await;
+}
+
+fn attempt_ref(attempt: &AdmittedAttempt) -> AttemptRef {
+    AttemptRef { message: attempt.message_id().uuid, generation: attempt.generation(), attempt: attempt.attempt() }
+}
