@@ -1,0 +1,7 @@
+//! Tests of the store from outside, on real folders.
+
+mod common;
+mod conformance;
+mod opening;
+mod persistence;
+mod release;
