@@ -7,3 +7,5 @@ pub mod destination;
 pub mod env;
 pub mod log;
 pub mod metadata;
+pub mod target;
+pub mod topics;
