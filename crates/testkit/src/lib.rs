@@ -1,0 +1,4 @@
+//! What every implementation must pass, kept apart from any of them.
+
+pub mod store_suite;
+pub mod vectors;
