@@ -191,7 +191,11 @@ pub fn encode<R: Record>(record: &R) -> Bytes {
     serde_json::to_vec(record).expect("a record serialises").into()
 }
 
-pub(crate) fn decode<R: Record>(key: &str, value: &[u8]) -> Result<R, RecordError> {
+/// Reads a record from its stored bytes.
+///
+/// # Errors
+/// [`RecordError::Unreadable`].
+pub fn decode<R: Record>(key: &str, value: &[u8]) -> Result<R, RecordError> {
     serde_json::from_slice(value).map_err(|error| RecordError::Unreadable {
         name: R::NAME,
         key: key.to_owned(),

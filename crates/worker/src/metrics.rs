@@ -35,19 +35,12 @@ impl<const N: usize> Histogram<N> {
         self.sum.fetch_add(value, Ordering::Relaxed);
     }
 
-    /// Each bound with how many values were at most that, then the count and the sum of all.
-    pub fn cumulative(&self) -> (Vec<(u64, u64)>, u64, u64) {
-        let mut total = 0;
-        let buckets = self
-            .bounds
-            .iter()
-            .zip(&self.counts)
-            .map(|(bound, count)| {
-                total += count.load(Ordering::Relaxed);
-                (*bound, total)
-            })
-            .collect();
-        (buckets, total + self.over.load(Ordering::Relaxed), self.sum.load(Ordering::Relaxed))
+    /// Each bound with how many values fell between the bound before it and itself, then how many were over the last bound,
+    /// and the sum of all.
+    pub fn snapshot(&self) -> (Vec<(u64, u64)>, u64, u64) {
+        let counts = self.counts.iter().map(|count| count.load(Ordering::Relaxed));
+        let buckets = self.bounds.iter().copied().zip(counts).collect();
+        (buckets, self.over.load(Ordering::Relaxed), self.sum.load(Ordering::Relaxed))
     }
 }
 

@@ -1,0 +1,157 @@
+//! What operators see: shards, lanes, routes, readiness.
+
+use client::api::admin::{Lane, LaneList, Readiness, Route, RouteList, Shard, ShardList, Totals};
+use client::api::problem::Problem;
+use client::instant::format_instant_ms;
+use control::route::RouteState;
+use data_encoding::HEXLOWER;
+use shard::query;
+use shard::schedule::circuit::CircuitState;
+use shard::schedule::lane::Readiness as LaneReadiness;
+use shard::state::row;
+use worker::handle::ShardStatus;
+use worker::report::LaneReport;
+
+use crate::problem::shard_problem;
+use crate::routes::ShardPlace;
+use crate::state::Gateway;
+
+/// Every shard, active or not.
+pub(crate) fn shards(gateway: &Gateway) -> ShardList {
+    ShardList { items: gateway.routes.shards().map(|place| shard(place, &place.handle.status())).collect() }
+}
+
+fn shard(place: ShardPlace<'_>, status: &ShardStatus) -> Shard {
+    let limits = &place.route.snapshot.limits;
+    let progress = &status.progress;
+    Shard {
+        route: place.route.record.name.clone(),
+        partition: place.handle.shard().partition,
+        lifecycle: status.lifecycle.name().to_owned(),
+        reason: status.reason.clone(),
+        owner_epoch: status.owner_epoch,
+        applied_position: status.applied.as_ref().map(|position| HEXLOWER.encode(position.order_token().as_bytes())),
+        closed_through: format_instant_ms(progress.closed_ms),
+        closed_through_ms: progress.closed_ms,
+        active_messages: progress.active_messages,
+        active_messages_max: limits.active_messages_max,
+        active_bytes: progress.active_bytes,
+        active_bytes_max: limits.active_bytes_max,
+        lanes: progress.lane_no_last,
+        lanes_max: limits.lanes_max,
+        totals: totals(progress.totals.unwrap_or_default()),
+    }
+}
+
+pub(crate) fn totals(row: row::Totals) -> Totals {
+    Totals {
+        scheduled: row.scheduled,
+        rescheduled: row.rescheduled,
+        canceled: row.canceled,
+        published: row.published,
+        expired: row.expired,
+        dead_lettered: row.dead_lettered,
+        admitted: row.admitted,
+        retried: row.retried,
+        commands_rejected: row.commands_rejected,
+        commands_duplicate: row.commands_duplicate,
+        records_quarantined: row.records_quarantined,
+        mutations_stale: row.mutations_stale,
+        entries_failed: row.entries_failed,
+    }
+}
+
+/// The lanes of all shards, or of one destination.
+///
+/// # Errors
+/// What keeps a shard from answering.
+pub(crate) async fn lanes(gateway: &Gateway, destination: Option<&str>) -> Result<LaneList, Problem> {
+    let mut items = Vec::new();
+    for place in gateway.routes.shards() {
+        let reports = place.handle.lanes().await.map_err(shard_problem)?;
+        let rows = place.handle.read(query::lanes).map_err(shard_problem)?;
+        for (lane_no, row) in rows {
+            let Some(report) = reports.iter().find(|report| report.lane_no == lane_no) else { continue };
+            let lane = lane(gateway, place, &row, report);
+            if destination.is_none_or(|destination| lane.destination == destination) {
+                items.push(lane);
+            }
+        }
+    }
+    Ok(LaneList { items })
+}
+
+fn lane(gateway: &Gateway, place: ShardPlace<'_>, row: &row::Lane, report: &LaneReport) -> Lane {
+    let live = row.live.unwrap_or_default();
+    let (readiness, code) = match report.readiness {
+        LaneReadiness::RecoveringEvidence => ("recovering", None),
+        LaneReadiness::Ready => ("ready", None),
+        LaneReadiness::Blocked(code) => ("blocked", Some(code.name().to_owned())),
+    };
+    let due_age_ms = report.earliest_ms.map_or(0, |earliest_ms| gateway.now_ms().saturating_sub(earliest_ms).max(0));
+    Lane {
+        route: place.route.record.name.clone(),
+        shard: place.handle.shard().partition,
+        lane: report.lane_no.0,
+        lane_id: HEXLOWER.encode(&row.lane_id),
+        destination: String::from_utf8_lossy(&row.profile_id).into_owned(),
+        destination_version: row.profile_version,
+        partition: row.partition,
+        gate: if report.gate_open { "open" } else { "paused" }.to_owned(),
+        readiness: readiness.to_owned(),
+        code,
+        detail: report.detail.clone(),
+        circuit: match report.circuit {
+            CircuitState::Closed => "closed",
+            CircuitState::Open { .. } => "open",
+            CircuitState::HalfOpen => "half_open",
+        }
+        .to_owned(),
+        failures: report.failures,
+        scheduled: live.scheduled,
+        retrying: live.retrying,
+        publishing: live.publishing,
+        uncertain: live.uncertain,
+        in_flight: report.load.messages as u64,
+        due_age_ms,
+    }
+}
+
+/// Every route.
+pub(crate) fn routes(gateway: &Gateway) -> RouteList {
+    let route = |entry: &crate::routes::RouteEntry| Route {
+        name: entry.record.name.clone(),
+        route: entry.record.route.clone(),
+        tenant: entry.record.tenant.clone(),
+        state: match entry.record.state {
+            RouteState::Creating => "creating",
+            RouteState::Active => "active",
+        }
+        .to_owned(),
+        shards: entry.record.partition_count(),
+    };
+    RouteList { items: gateway.routes.routes().iter().map(route).collect() }
+}
+
+/// Whether the server can do its work, and what is in the way.
+pub(crate) fn readiness(gateway: &Gateway) -> Readiness {
+    let mut reasons = Vec::new();
+    for place in gateway.routes.shards() {
+        let status = place.handle.status();
+        if !status.is_active() {
+            let partition = place.handle.shard().partition;
+            reasons.push(format!("shard {partition} is {}: {}", status.lifecycle, status.reason));
+        }
+    }
+    let clock = gateway.clock.status();
+    if let clock::Reading::Unqualified(reason) = clock.reading {
+        reasons.push(format!("the clock is not trusted: {reason}"));
+    }
+    Readiness {
+        ready: reasons.is_empty(),
+        reasons,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        clock_bound_us: clock.bound_us,
+        clock_synchronised: clock.synchronised,
+    }
+}

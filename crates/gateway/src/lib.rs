@@ -1,0 +1,23 @@
+//! The HTTP/JSON surface of Nereus Delay.
+//!
+//! `http` maps paths to services; `messages`, `destinations`, `topics` and `admin` are the services; `problem` turns every
+//! failure into problem details. Every answer says which level it speaks for: queued is not scheduled, and a time-out is never
+//! "not taken".
+
+mod admin;
+mod control_log;
+mod destinations;
+mod http;
+mod idempotency;
+mod messages;
+mod metrics;
+pub mod openapi;
+mod problem;
+pub mod routes;
+mod server;
+mod state;
+mod topics;
+
+pub use destinations::DestinationDefaults;
+pub use server::{Server, StartError};
+pub use state::{FillRandom, Gateway, GatewayConfig, GatewayParts};

@@ -1,0 +1,114 @@
+//! The listening server, and the gateway's own upkeep beside it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::serve::ListenerExt as _;
+use control::cas::RecordError;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::state::{Gateway, GatewayParts};
+use crate::{destinations, http, idempotency};
+
+/// Pause between sweeps of old idempotency records.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(600);
+
+/// Why the server cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The metadata store does not answer.
+    #[error(transparent)]
+    Metadata(#[from] RecordError),
+    /// A destination that was being activated could not be finished.
+    #[error("destination {name:?} could not be activated: {reason}")]
+    Destination {
+        /// Its name.
+        name: String,
+        /// Why.
+        reason: String,
+    },
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The listener broke.
+    #[error("the listener failed: {0}")]
+    Serve(std::io::Error),
+}
+
+/// A server that listens and has not begun to answer.
+pub struct Server {
+    gateway: Arc<Gateway>,
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+impl Server {
+    /// Listens on an address.
+    ///
+    /// # Errors
+    /// [`StartError::Listen`].
+    pub async fn bind(parts: GatewayParts, address: SocketAddr) -> Result<Server, StartError> {
+        let listen = |source| StartError::Listen { address, source };
+        let listener = TcpListener::bind(address).await.map_err(listen)?;
+        let address = listener.local_addr().map_err(listen)?;
+        Ok(Server { gateway: Arc::new(Gateway::new(parts)), listener, address })
+    }
+
+    /// Where it listens; the port is the one that was given by the system when 0 was asked for.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Answers requests until `stop` turns true, then finishes those under way.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub async fn serve(self, mut stop: watch::Receiver<bool>) -> Result<(), StartError> {
+        let Server { gateway, listener, .. } = self;
+        let follow = destinations::load(&gateway).await?;
+        let upkeep = async {
+            finish_activations(&gateway).await;
+            tokio::join!(follow, sweep(&gateway));
+        };
+        let router = http::router(gateway.clone());
+        let listener = listener.tap_io(|stream| {
+            // Answers are small and wanted now; a socket that refuses the option still works.
+            let _ = stream.set_nodelay(true);
+        });
+        let serve = axum::serve(listener, router).with_graceful_shutdown(async move {
+            // A sender that is gone asks for the same thing.
+            let _ = stop.wait_for(|stop| *stop).await;
+        });
+        tokio::select! {
+            served = async { serve.await } => served.map_err(StartError::Serve),
+            () = upkeep => Ok(()),
+        }
+    }
+}
+
+/// Versions that a crash left half activated are finished in the background; until then their predecessors serve.
+async fn finish_activations(gateway: &Gateway) {
+    for cached in gateway.destinations.all() {
+        if let Err(problem) = destinations::activate(gateway, cached.record.clone()).await {
+            tracing::warn!(destination = cached.record.name, %problem, "a destination version is not active yet");
+        }
+    }
+}
+
+async fn sweep(gateway: &Gateway) {
+    loop {
+        tokio::time::sleep_until(Instant::now() + SWEEP_INTERVAL).await;
+        match idempotency::sweep(gateway).await {
+            Ok(dropped) => tracing::debug!(dropped, "idempotency records swept"),
+            Err(error) => tracing::warn!(%error, "idempotency records could not be swept"),
+        }
+    }
+}

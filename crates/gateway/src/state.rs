@@ -1,0 +1,137 @@
+//! What every request handler shares.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use clock::TrustedClock;
+use control::cas::Records;
+use ed25519_dalek::SigningKey;
+use ports::target::TargetSystem;
+use ports::topics::Topics;
+use protocol::id::Uuid7;
+use worker::metrics::Metrics;
+
+use crate::destinations::{DestinationCache, DestinationDefaults};
+use crate::idempotency::KeysInUse;
+use crate::metrics::GatewayMetrics;
+use crate::routes::RouteTable;
+
+/// Fills a buffer with random bytes.
+pub type FillRandom = Box<dyn Fn(&mut [u8]) + Send + Sync>;
+
+/// Settings of the HTTP surface.
+#[derive(Clone, Debug)]
+pub struct GatewayConfig {
+    /// Whose messages this server takes.
+    pub tenant: String,
+    /// Who signs operations of operators.
+    pub principal: String,
+    /// What a destination has where its request says nothing.
+    pub destination_defaults: DestinationDefaults,
+    /// How long a request waits for a verdict when it does not say.
+    pub wait_default: Duration,
+    /// How long a request may wait.
+    pub wait_max: Duration,
+    /// The largest body of a single message.
+    pub body_bytes_max: usize,
+    /// The largest body of a batch.
+    pub batch_bytes_max: usize,
+    /// Messages in a batch.
+    pub batch_messages_max: usize,
+    /// Requests being answered at once.
+    pub requests_max: usize,
+    /// How long an Idempotency-Key is bound.
+    pub idempotency_retention: Duration,
+    /// Items of a page at most.
+    pub page_items_max: usize,
+    /// Rows a page may look at.
+    pub page_rows_max: usize,
+}
+
+/// Everything the gateway is made of.
+pub struct GatewayParts {
+    /// Settings.
+    pub config: GatewayConfig,
+    /// The clock that turns delays into times.
+    pub clock: TrustedClock,
+    /// Randomness for ids.
+    pub fill_random: FillRandom,
+    /// The metadata store.
+    pub records: Records,
+    /// Routes and shards.
+    pub routes: RouteTable,
+    /// Systems that destinations can be on, by their name in requests.
+    pub systems: BTreeMap<&'static str, Arc<dyn TargetSystem>>,
+    /// Topics that can be read.
+    pub topics: Arc<dyn Topics>,
+    /// The control key and its version.
+    pub control_key: (u32, SigningKey),
+    /// The worker's counters.
+    pub worker_metrics: Arc<Metrics>,
+}
+
+/// The gateway.
+pub struct Gateway {
+    pub(crate) config: GatewayConfig,
+    pub(crate) clock: TrustedClock,
+    fill_random: FillRandom,
+    pub(crate) records: Records,
+    pub(crate) routes: RouteTable,
+    pub(crate) systems: BTreeMap<&'static str, Arc<dyn TargetSystem>>,
+    pub(crate) topics: Arc<dyn Topics>,
+    pub(crate) control_key: (u32, SigningKey),
+    pub(crate) worker_metrics: Arc<Metrics>,
+    pub(crate) destinations: DestinationCache,
+    pub(crate) keys_in_use: KeysInUse,
+    pub(crate) metrics: GatewayMetrics,
+    pub(crate) request_count: AtomicU64,
+}
+
+impl Gateway {
+    /// A gateway that knows no destinations yet.
+    pub(crate) fn new(parts: GatewayParts) -> Gateway {
+        let GatewayParts { config, clock, fill_random, records, routes, systems, topics, control_key, worker_metrics } =
+            parts;
+        Gateway {
+            config,
+            clock,
+            fill_random,
+            records,
+            routes,
+            systems,
+            topics,
+            control_key,
+            worker_metrics,
+            destinations: DestinationCache::default(),
+            keys_in_use: KeysInUse::default(),
+            metrics: GatewayMetrics::default(),
+            request_count: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn random_id(&self) -> [u8; 16] {
+        let mut id = [0; 16];
+        (self.fill_random)(&mut id);
+        id
+    }
+
+    /// A fresh version 7 UUID of about now.
+    pub(crate) fn fresh_uuid(&self) -> Uuid7 {
+        let mut random = [0; 10];
+        (self.fill_random)(&mut random);
+        let now_ms = self.clock.carried().midpoint_ms().unsigned_abs().min(Uuid7::UNIX_MS_MAX);
+        Uuid7::from_parts(now_ms, random).expect("the time was cut to what a uuid holds")
+    }
+
+    /// The service's clock, for answers.
+    pub(crate) fn now_ms(&self) -> i64 {
+        self.clock.carried().midpoint_ms()
+    }
+
+    /// The later bound of trusted time: delays count from here, so that none is short.
+    pub(crate) fn now_latest_ms(&self) -> i64 {
+        self.clock.carried().latest_ms()
+    }
+}
