@@ -2,7 +2,7 @@
 //!
 //! A record that cannot be trusted is set aside at its position; one that is sound but of a version nobody activated is
 //! answered as such. Both verdicts must be the same on every node and every replay, so both are made here, from the bytes
-//! alone (protocol registry §3.6 and §9).
+//! alone (protocol registry §3.6).
 
 use std::fmt;
 
