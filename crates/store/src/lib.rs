@@ -6,20 +6,21 @@
 //! bounded across the shards of a process ([`StoreResources`]), and a close after which the folder can be opened again at
 //! once, whoever still holds a reader.
 //!
-//! Only this crate and `embedded` reach RocksDB, so that the rest of the workspace builds and tests in seconds.
+//! Only this crate and `embedded` reach RocksDB ([`database`] and [`gate`] are what they share), so that the rest of the workspace builds and tests in seconds.
 
+pub mod database;
 mod end_filter;
 mod engine;
 pub mod format_file;
-mod open;
+pub mod gate;
 mod reader;
 mod resources;
 mod rocks;
 mod stats;
 mod tuning;
 
-pub use open::{OpenError, StoreOptions};
+pub use database::OpenError;
 pub use reader::RocksReader;
 pub use resources::{ResourceOptions, ResourcesError, StoreResources};
-pub use rocks::RocksStore;
+pub use rocks::{RocksStore, StoreOptions};
 pub use stats::StoreStats;

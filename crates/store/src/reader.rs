@@ -1,38 +1,15 @@
 //! Reads from other threads, each on one snapshot.
 
-use std::sync::{Arc, PoisonError, RwLock};
-
 use bytes::Bytes;
 use rocksdb::{ReadOptions, Snapshot};
 use shard::store::{Family, Pair, Read, Reader, StoreError};
 
 use crate::engine::Engine;
+use crate::gate::Gate;
 
-/// The database while it is open, and why it is not afterwards.
-pub(crate) enum Gate {
-    Open(Engine),
-    Closed { reason: String },
-}
-
-impl Gate {
-    pub(crate) fn engine(&self) -> Result<&Engine, StoreError> {
-        match self {
-            Gate::Open(engine) => Ok(engine),
-            Gate::Closed { reason } => Err(StoreError::Closed { reason: reason.clone() }),
-        }
-    }
-}
-
-/// What a store and its readers share. Reads hold the lock shared; closing takes it alone, so that it waits for the reads
-/// that run, and the database is gone when it returns, whoever still holds a handle.
-pub(crate) type SharedGate = Arc<RwLock<Gate>>;
-
-/// Closes the database, if it is open, for this reason.
-pub(crate) fn close(gate: &SharedGate, reason: &str) {
-    let mut gate = gate.write().unwrap_or_else(PoisonError::into_inner);
-    if matches!(*gate, Gate::Open(_)) {
-        *gate = Gate::Closed { reason: reason.to_owned() };
-    }
+/// What every call on a closed store answers.
+pub(crate) fn closed(reason: &str) -> StoreError {
+    StoreError::Closed { reason: reason.to_owned() }
 }
 
 /// A handle for reads from any thread. It keeps nothing open: once its store is closed every read answers
@@ -42,21 +19,20 @@ pub(crate) fn close(gate: &SharedGate, reason: &str) {
 /// wait for ever.
 #[derive(Clone)]
 pub struct RocksReader {
-    gate: SharedGate,
+    gate: Gate<Engine>,
 }
 
 impl RocksReader {
-    pub(crate) fn new(gate: SharedGate) -> RocksReader {
+    pub(crate) fn new(gate: Gate<Engine>) -> RocksReader {
         RocksReader { gate }
     }
 }
 
 impl Reader for RocksReader {
     fn read<T>(&self, read: impl FnOnce(&dyn Read) -> T) -> T {
-        let gate = self.gate.read().unwrap_or_else(PoisonError::into_inner);
-        match &*gate {
-            Gate::Open(engine) => read(&SnapshotRead { engine, snapshot: engine.db().snapshot() }),
-            Gate::Closed { reason } => read(&ClosedRead { reason }),
+        match self.gate.enter().resource() {
+            Ok(engine) => read(&SnapshotRead { engine, snapshot: engine.db().snapshot() }),
+            Err(reason) => read(&ClosedRead { reason }),
         }
     }
 }
@@ -98,22 +74,16 @@ struct ClosedRead<'a> {
     reason: &'a str,
 }
 
-impl ClosedRead<'_> {
-    fn error(&self) -> StoreError {
-        StoreError::Closed { reason: self.reason.to_owned() }
-    }
-}
-
 impl Read for ClosedRead<'_> {
     fn get(&self, _: Family, _: &[u8]) -> Result<Option<Bytes>, StoreError> {
-        Err(self.error())
+        Err(closed(self.reason))
     }
 
     fn get_many(&self, _: Family, _: &[&[u8]]) -> Result<Vec<Option<Bytes>>, StoreError> {
-        Err(self.error())
+        Err(closed(self.reason))
     }
 
     fn scan(&self, _: Family, _: &[u8], _: &[u8], _: usize) -> Result<Vec<Pair>, StoreError> {
-        Err(self.error())
+        Err(closed(self.reason))
     }
 }

@@ -10,26 +10,56 @@
 //! store then shows is durable, and the shard goes on from the position it finds there.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use bytes::Bytes;
 use rocksdb::checkpoint::Checkpoint;
 use rocksdb::{BottommostLevelCompaction, CompactOptions, FlushOptions, ReadOptions, WriteBatch, WriteOptions};
 use shard::store::{Batch, Change, CommitError, Family, Pair, Read, Store, StoreError};
 
+use crate::database::{self, OpenError};
 use crate::end_filter::ReleasedThrough;
 use crate::engine::{Engine, store_error};
-use crate::open::{self, OpenError, StoreOptions};
-use crate::reader::{Gate, RocksReader, SharedGate, close};
+use crate::format_file::Expected;
+use crate::gate::Gate;
+use crate::reader::{RocksReader, closed};
 use crate::resources::StoreResources;
 use crate::stats::{self, Counters, StoreStats};
+use crate::tuning;
+
+const KIND: &str = "shard-store";
+/// Of the folder's layout and the families' names; the rows' own format is the core's business.
+const VERSION: u32 = 1;
 
 /// Bytes a batch spends on a key beside key and value: tag, family and two lengths.
 const KEY_OVERHEAD_BYTES: usize = 8;
 
+/// What may be set for one store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoreOptions {
+    /// When a family's memtable is written to disk, in bytes, unless memory runs short before. Default 64 MiB.
+    ///
+    /// An idle store keeps about 6 % of it and 1 MiB in memory.
+    pub write_buffer_bytes_max: usize,
+    /// How much write-ahead log is kept, and so read at the next open, in bytes. Default 192 MiB.
+    pub log_bytes_max: u64,
+    /// How long a row behind its logical end may stay on disk in a table that nothing else compacts. Default a day.
+    pub periodic_compaction: Duration,
+}
+
+impl Default for StoreOptions {
+    fn default() -> Self {
+        StoreOptions {
+            write_buffer_bytes_max: 64 << 20,
+            log_bytes_max: 192 << 20,
+            periodic_compaction: Duration::from_secs(24 * 60 * 60),
+        }
+    }
+}
+
 /// A shard's store. Dropping it closes it, as [`RocksStore::close`] does.
 pub struct RocksStore {
-    gate: SharedGate,
+    gate: Gate<Engine>,
     folder: PathBuf,
     incarnation: [u8; 16],
     released_through: ReleasedThrough,
@@ -54,13 +84,17 @@ impl RocksStore {
         options: &StoreOptions,
     ) -> Result<RocksStore, OpenError> {
         let released_through = ReleasedThrough::new();
-        let opened = open::open(folder, identity, new_incarnation, resources, options, &released_through)?;
+        let expected = Expected { kind: KIND, version_max: VERSION, identity };
+        let mut database_options = resources.database_options();
+        database_options.set_max_total_wal_size(options.log_bytes_max);
+        let families = tuning::families(resources, options, &released_through);
+        let (db, format) = database::open(folder, &expected, new_incarnation, database_options, families)?;
         let mut synced = WriteOptions::default();
         synced.set_sync(true);
         Ok(RocksStore {
-            gate: Arc::new(RwLock::new(Gate::Open(opened.engine))),
+            gate: Gate::new(Engine::new(db)),
             folder: folder.to_owned(),
-            incarnation: opened.format.incarnation,
+            incarnation: format.incarnation,
             released_through,
             counters: Counters::default(),
             synced,
@@ -81,7 +115,7 @@ impl RocksStore {
     /// Closes the store: waits for the reads that run, then lets go of the folder. Readers that linger answer
     /// [`StoreError::Closed`]; the folder can be opened again at once.
     pub fn close(self) {
-        close(&self.gate, "it was closed by its owner");
+        self.gate.close("it was closed by its owner");
     }
 
     /// Writes every memtable to disk. Commits are durable without it; it shortens the next open.
@@ -135,8 +169,7 @@ impl RocksStore {
     }
 
     fn with_engine<T>(&self, call: impl FnOnce(&Engine) -> Result<T, StoreError>) -> Result<T, StoreError> {
-        let gate = self.gate.read().unwrap_or_else(PoisonError::into_inner);
-        call(gate.engine()?)
+        call(self.gate.enter().resource().map_err(closed)?)
     }
 
     fn write(&self, engine: &Engine, batch: &Batch) -> Result<(), rocksdb::Error> {
@@ -171,8 +204,8 @@ impl Store for RocksStore {
     type Reader = RocksReader;
 
     fn commit(&mut self, batch: Batch) -> Result<(), CommitError> {
-        let gate = self.gate.read().unwrap_or_else(PoisonError::into_inner);
-        let engine = gate.engine().map_err(CommitError::NotWritten)?;
+        let inside = self.gate.enter();
+        let engine = inside.resource().map_err(|reason| CommitError::NotWritten(closed(reason)))?;
         if batch.is_empty() {
             return Ok(());
         }
@@ -182,15 +215,15 @@ impl Store for RocksStore {
                 Ok(())
             }
             Err(error) => {
-                drop(gate);
-                close(&self.gate, &format!("a commit failed and its outcome is unknown: {error}"));
+                drop(inside);
+                self.gate.close(&format!("a commit failed and its outcome is unknown: {error}"));
                 Err(CommitError::OutcomeUncertain(store_error(error)))
             }
         }
     }
 
     fn reader(&self) -> RocksReader {
-        RocksReader::new(Arc::clone(&self.gate))
+        RocksReader::new(self.gate.clone())
     }
 
     /// Rows go when their table is compacted. The watermark must be durable before it is passed here.
@@ -201,7 +234,7 @@ impl Store for RocksStore {
 
 impl Drop for RocksStore {
     fn drop(&mut self) {
-        close(&self.gate, "its owner dropped it");
+        self.gate.close("its owner dropped it");
     }
 }
 

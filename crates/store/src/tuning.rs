@@ -6,30 +6,22 @@ use rocksdb::{BlockBasedOptions, ColumnFamilyDescriptor, DBCompressionType, Opti
 use shard::store::Family;
 
 use crate::end_filter::{EndFilterFactory, ReleasedThrough};
-use crate::open::StoreOptions;
 use crate::resources::StoreResources;
+use crate::rocks::StoreOptions;
 
 /// RocksDB's own choice of zstd's window.
 const WINDOW_BITS_DEFAULT: i32 = -14;
 /// Tombstones are counted over a whole table, not over a window of it.
 const NO_WINDOW: usize = 0;
 
-/// The descriptors of every family, the unused `default` included.
+/// The descriptors of every family.
 pub(crate) fn families(
     resources: &StoreResources,
     options: &StoreOptions,
     released_through: &ReleasedThrough,
 ) -> Vec<ColumnFamilyDescriptor> {
-    let mut descriptors: Vec<_> = Family::ALL
-        .into_iter()
-        .map(|family| {
-            ColumnFamilyDescriptor::new(family.name(), family_options(family, resources, options, released_through))
-        })
-        .collect();
-    let mut unused = Options::default();
-    unused.set_arena_block_size(64 << 10);
-    descriptors.push(ColumnFamilyDescriptor::new(rocksdb::DEFAULT_COLUMN_FAMILY_NAME, unused));
-    descriptors
+    let tuned = |family| family_options(family, resources, options, released_through);
+    Family::ALL.into_iter().map(|family| ColumnFamilyDescriptor::new(family.name(), tuned(family))).collect()
 }
 
 fn family_options(

@@ -1,4 +1,4 @@
-//! Finding out whose a folder is before the engine touches it.
+//! Opening the database of a folder, once it is clear whose the folder is.
 //!
 //! ```text
 //! FOLDER/FORMAT     what the folder is and whose (see `format_file`)
@@ -9,46 +9,14 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use rocksdb::{DB, ErrorKind};
-use shard::store::Family;
+use rocksdb::{ColumnFamilyDescriptor, DB, ErrorKind, Options};
 
-use crate::end_filter::ReleasedThrough;
-use crate::engine::Engine;
 use crate::format_file::{DatabaseState, Expected, Format, FormatError, sync_folder};
-use crate::resources::StoreResources;
-use crate::tuning;
 
-const KIND: &str = "shard-store";
-/// Of the folder's layout and the families' names; the rows' own format is the core's business.
-const VERSION: u32 = 1;
 const DATABASE_FOLDER: &str = "db";
 
-/// What may be set for one store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StoreOptions {
-    /// When a family's memtable is written to disk, in bytes, unless memory runs short before. Default 64 MiB.
-    ///
-    /// An idle store keeps about 6 % of it and 1 MiB in memory.
-    pub write_buffer_bytes_max: usize,
-    /// How much write-ahead log is kept, and so read at the next open, in bytes. Default 192 MiB.
-    pub log_bytes_max: u64,
-    /// How long a row behind its logical end may stay on disk in a table that nothing else compacts. Default a day.
-    pub periodic_compaction: Duration,
-}
-
-impl Default for StoreOptions {
-    fn default() -> Self {
-        StoreOptions {
-            write_buffer_bytes_max: 64 << 20,
-            log_bytes_max: 192 << 20,
-            periodic_compaction: Duration::from_secs(24 * 60 * 60),
-        }
-    }
-}
-
-/// A store that could not be opened. Nothing was changed on disk, except that a folder that was empty may have been made.
+/// A database that could not be opened. Nothing was changed on disk, except that a folder that was empty may have been made.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The format file is missing its meaning: corrupt, newer, of another kind or another owner's.
@@ -68,12 +36,14 @@ pub enum OpenError {
     },
     /// The database does not have exactly the column families of its version.
     #[error(
-        "{} has other column families than format version {VERSION}: missing [{}], unexpected [{}]",
+        "{} has other column families than format version {version}: missing [{}], unexpected [{}]",
         path.display(), missing.join(", "), unexpected.join(", ")
     )]
     ColumnFamilies {
         /// The database.
         path: PathBuf,
+        /// The format version the folder states.
+        version: u32,
         /// Families that should be there.
         missing: Vec<String>,
         /// Families that should not.
@@ -105,57 +75,48 @@ pub enum OpenError {
     },
 }
 
-/// An open database and what its format file says.
-pub(crate) struct Opened {
-    pub(crate) engine: Engine,
-    pub(crate) format: Format,
-}
-
-/// Opens the store in `folder`, making it when the folder is empty or absent.
-pub(crate) fn open(
+/// Opens the database in `folder` with exactly these column families, and returns it with what the folder's format file says.
+/// Makes both when the folder is empty or absent; a making that a crash interrupted is begun again.
+///
+/// # Errors
+/// [`OpenError`]; every one names the path, and what was found where something else was expected.
+pub fn open(
     folder: &Path,
-    identity: &[u8],
+    expected: &Expected<'_>,
     new_incarnation: [u8; 16],
-    resources: &StoreResources,
-    options: &StoreOptions,
-    released_through: &ReleasedThrough,
-) -> Result<Opened, OpenError> {
+    mut options: Options,
+    families: Vec<ColumnFamilyDescriptor>,
+) -> Result<(DB, Format), OpenError> {
     let database = folder.join(DATABASE_FOLDER);
     let format = match Format::read(folder)? {
         Some(format) => {
-            format.check(folder, &Expected { kind: KIND, version_max: VERSION, identity })?;
+            format.check(folder, expected)?;
             format
         }
-        None => create(folder, &database, identity, new_incarnation)?,
+        None => create(folder, &database, expected, new_incarnation)?,
     };
     let is_new = format.state == DatabaseState::Creating;
     if is_new {
         remove_half_made(&database)?;
     } else {
-        check_families(&database)?;
+        check_families(&database, format.version, &families)?;
     }
-    let mut database_options = resources.database_options();
-    database_options.create_if_missing(is_new);
-    database_options.create_missing_column_families(is_new);
-    database_options.set_error_if_exists(is_new);
-    database_options.set_max_total_wal_size(options.log_bytes_max);
-    let families = tuning::families(resources, options, released_through);
-    let db = DB::open_cf_descriptors(&database_options, &database, families)
-        .map_err(|error| engine_error(&database, &error))?;
-    let format = if is_new {
-        // The database's files must be findable before the file says that they are there.
-        sync_folder(&database).and_then(|()| sync_folder(folder)).map_err(|error| io_error(&database, &error))?;
-        let ready = Format { state: DatabaseState::Ready, ..format };
-        ready.write(folder)?;
-        ready
-    } else {
-        format
-    };
-    Ok(Opened { engine: Engine::new(db), format })
+    options.create_if_missing(is_new);
+    options.create_missing_column_families(is_new);
+    options.set_error_if_exists(is_new);
+    let db = DB::open_cf_descriptors(&options, &database, families).map_err(|error| engine_error(&database, &error))?;
+    if !is_new {
+        return Ok((db, format));
+    }
+    // The database's files must be findable before the file says that they are there.
+    sync_folder(&database).and_then(|()| sync_folder(folder)).map_err(|error| io_error(&database, &error))?;
+    let ready = Format { state: DatabaseState::Ready, ..format };
+    ready.write(folder)?;
+    Ok((db, ready))
 }
 
 /// Makes the folder and its format file, unless something is there already.
-fn create(folder: &Path, database: &Path, identity: &[u8], incarnation: [u8; 16]) -> Result<Format, OpenError> {
+fn create(folder: &Path, database: &Path, expected: &Expected<'_>, incarnation: [u8; 16]) -> Result<Format, OpenError> {
     for place in [folder, database] {
         // CURRENT names the newest manifest in every RocksDB folder.
         if place.join("CURRENT").exists() {
@@ -167,11 +128,11 @@ fn create(folder: &Path, database: &Path, identity: &[u8], incarnation: [u8; 16]
         sync_folder(parent).map_err(|error| io_error(parent, &error))?;
     }
     let format = Format {
-        kind: KIND.to_owned(),
-        version: VERSION,
+        kind: expected.kind.to_owned(),
+        version: expected.version_max,
         state: DatabaseState::Creating,
         incarnation,
-        identity: identity.to_vec(),
+        identity: expected.identity.to_vec(),
     };
     format.write(folder)?;
     Ok(format)
@@ -185,19 +146,20 @@ fn remove_half_made(database: &Path) -> Result<(), OpenError> {
     }
 }
 
-fn check_families(database: &Path) -> Result<(), OpenError> {
+fn check_families(database: &Path, version: u32, families: &[ColumnFamilyDescriptor]) -> Result<(), OpenError> {
     if !database.join("CURRENT").exists() {
         return Err(OpenError::DatabaseMissing { path: database.to_owned() });
     }
-    let found = DB::list_cf(&rocksdb::Options::default(), database).map_err(|error| engine_error(database, &error))?;
+    let found = DB::list_cf(&Options::default(), database).map_err(|error| engine_error(database, &error))?;
     let found: BTreeSet<String> = found.into_iter().collect();
-    let mut expected: BTreeSet<String> = Family::ALL.into_iter().map(|family| family.name().to_owned()).collect();
+    let mut expected: BTreeSet<String> = families.iter().map(|family| family.name().to_owned()).collect();
     expected.insert(rocksdb::DEFAULT_COLUMN_FAMILY_NAME.to_owned());
     if found == expected {
         return Ok(());
     }
     Err(OpenError::ColumnFamilies {
         path: database.to_owned(),
+        version,
         missing: expected.difference(&found).cloned().collect(),
         unexpected: found.difference(&expected).cloned().collect(),
     })
