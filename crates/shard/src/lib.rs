@@ -9,6 +9,7 @@
 
 pub mod commit;
 pub mod effect;
+pub mod limits;
 pub mod machine;
 pub mod memory;
 pub mod query;

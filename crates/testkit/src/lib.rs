@@ -1,4 +1,6 @@
 //! What every implementation must pass, kept apart from any of them.
 
+pub mod log;
+pub mod model;
 pub mod store_suite;
 pub mod vectors;

@@ -21,15 +21,11 @@ pub(crate) struct RetryInputs<'a> {
     pub(crate) code: StableCode,
 }
 
-/// Charges the attempt and lets the row wait for the next one, or ends it: its deadline is closed, its attempts or its time
-/// are used up.
+/// Charges the attempt and lets the row wait for the next one, or ends it: its attempts or its time are used up, or its
+/// deadline is closed. In this order, so that it makes no difference whether the outcome or the fence came first.
 pub(crate) fn charge_and_retry(row: &mut row::Message, inputs: &RetryInputs<'_>) {
     row.attempts_charged += 1;
     row.error_last = inputs.code.as_u32();
-    if row.expire_at_ms <= inputs.closed_ms {
-        load::conclude_expired(row);
-        return;
-    }
     let policy = inputs.policy;
     let cap_ms = jitter::backoff_cap_ms(policy.initial_backoff_ms, policy.backoff_ms_max, row.attempts_charged);
     let domain = RetryDomain::MessagePublish;
@@ -39,6 +35,10 @@ pub(crate) fn charge_and_retry(row: &mut row::Message, inputs: &RetryInputs<'_>)
     let retry_until_ms = row.first_attempt_at_ms.saturating_add(duration_ms);
     if row.attempts_charged >= policy.publish_admissions_max || next_ms > retry_until_ms {
         dead_letter(row, inputs.code, inputs.broker_time_ms);
+        return;
+    }
+    if row.expire_at_ms <= inputs.closed_ms {
+        load::conclude_expired(row);
         return;
     }
     // At or behind the deadline there is nothing to wake for: the fence ends it.

@@ -75,7 +75,7 @@ fn decide(
         return Err(rejected(StableCode::RouteNotActive, Rule::None));
     }
     if load::message(transaction, message)?.is_some() {
-        return Err(conflict(message, Rule::None));
+        return Err(rejected(StableCode::DelayMessageIdConflict, Rule::None));
     }
     let business_key = intent.business_key.clone().unwrap_or_default();
     let business_key_indexed = check_business_key(transaction, intent, &business_key)?;
@@ -195,12 +195,6 @@ fn create_lane(
     Ok(lane_no)
 }
 
-fn conflict(message: MessageUuid, rule: Rule) -> Refusal {
-    let verdict =
-        Verdict { other_message: Some(message), ..Verdict::rejected(StableCode::DelayMessageIdConflict, rule) };
-    Refusal::Decision(verdict.into())
-}
-
 /// A business key is unique among the live messages of the shard it hashes to; elsewhere it is only carried.
 fn check_business_key(
     transaction: &mut Transaction<'_>,
@@ -231,7 +225,8 @@ fn check_business_key(
     if let Some(holder) = holder.and_then(|holder| message_uuid(&holder.message))
         && load::message(transaction, holder)?.is_some_and(|row| row.is_live())
     {
-        return Err(conflict(holder, Rule::BusinessKeyInUse));
+        let refused = Verdict::rejected(StableCode::DelayMessageIdConflict, Rule::BusinessKeyInUse);
+        return Err(Refusal::Decision(Verdict { other_message: Some(holder), ..refused }.into()));
     }
     Ok(true)
 }

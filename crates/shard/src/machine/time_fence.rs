@@ -3,9 +3,10 @@
 //! What the fence closed has ended for every record behind it, at once (see [`load`](super::load)). The sweep writes it down
 //! in bounded steps, earliest deadline first, so that a million expiries on one lane delay nobody.
 
+use protocol::code::StableCode;
 use protocol::mutation_v2::{MutationV2, TimeFence};
 
-use super::mutation::{interval_refusal, stale};
+use super::mutation::{interval_refusal, refuse, stale};
 use super::verdict::{RecordResult, Rule};
 use super::{ApplyError, At, load};
 use crate::effect::Effect;
@@ -32,7 +33,8 @@ pub(crate) fn apply(
             "closes through {} ms; its clock proves {proven_ms} ms and the log's time allows {logged_ms} ms",
             body.close_through_ms
         );
-        return Ok(stale(transaction, at, mutation, Rule::FenceNotProven, detail));
+        let code = StableCode::UnauthorizedSystemMutation;
+        return Ok(refuse(transaction, at, mutation, code, Rule::FenceNotProven, detail));
     }
     let visits_max = body.expire_max.min(limits.expire_per_fence_max);
     transaction.progress.closed_ms = transaction.progress.closed_ms.max(body.close_through_ms);

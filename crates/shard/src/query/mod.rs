@@ -12,7 +12,7 @@ use crate::machine::verdict::{PositionVerdict, Rule, Verdict};
 use crate::state::constitution::for_each_of;
 use crate::state::generation::MessageState;
 use crate::state::keys::{dedupe, meta, open, timeline};
-use crate::state::{LaneNo, MessageUuid, envelope, message_uuid, row};
+use crate::state::{LaneNo, MessageUuid, envelope, message_uuid, replace, row};
 use crate::store::{Family, Read, StoreError};
 
 /// A message as it is now.
@@ -56,8 +56,23 @@ pub(crate) fn message_behind(
     let Some(row) = live_row::<row::Message>(read, Family::Messages, message.as_bytes(), closed_ms)? else {
         return Ok(None);
     };
+    let state = row.state_behind(closed_ms);
+    // What the fence ended and no sweep has reached may have outlived its retention all the same.
+    if row.is_closed_by(closed_ms) && end_of_unswept(read, message, &row)? <= closed_ms {
+        return Ok(None);
+    }
     let lane = lane(read, row.lane_no())?;
-    Ok(Some(MessageView { message, state: row.state_behind(closed_ms), row, lane }))
+    Ok(Some(MessageView { message, state, row, lane }))
+}
+
+/// The logical end that the sweep will write for a generation that its deadline ended.
+fn end_of_unswept(read: &dyn Read, message: MessageUuid, row: &row::Message) -> Result<i64, StoreError> {
+    let constitution: Option<row::Constitution> =
+        read.get(Family::Meta, meta::CONSTITUTION)?.map(|value| envelope::decode(&value)).transpose()?;
+    let limits = constitution
+        .and_then(|constitution| constitution.limits)
+        .ok_or_else(|| StoreError::Corrupt { detail: "a store with messages has no limits".to_owned() })?;
+    Ok(replace::logical_end(&limits, message, row.state_when_expired(), row.expire_at_ms))
 }
 
 /// The canonical intent of a message, as long as its payload is kept.
@@ -66,18 +81,24 @@ pub(crate) fn message_behind(
 /// When the store does not answer.
 pub fn intent(read: &dyn Read, message: MessageUuid) -> Result<Option<Bytes>, StoreError> {
     let closed_ms = progress(read)?.closed_ms;
+    let view = message_behind(read, message, closed_ms)?;
+    // The payload of an expired message goes with the sweep, and is gone for everyone from the fence on.
+    if view.is_none_or(|view| view.state == MessageState::Expired) {
+        return Ok(None);
+    }
     let value = read.get(Family::Payloads, message.as_bytes())?.filter(|value| !envelope::has_ended(value, closed_ms));
     value.map(|value| envelope::body(&value)).transpose()
 }
 
-/// The newest message of a business key.
+/// The newest message of a business key, as long as it is kept.
 ///
 /// # Errors
 /// When the store does not answer.
 pub fn by_business_key(read: &dyn Read, business_key: &[u8]) -> Result<Option<MessageUuid>, StoreError> {
     let closed_ms = progress(read)?.closed_ms;
     let row: Option<row::BusinessKey> = live_row(read, Family::Dedupe, &dedupe::business_key(business_key), closed_ms)?;
-    Ok(row.and_then(|row| message_uuid(&row.message)))
+    let Some(newest) = row.and_then(|row| message_uuid(&row.message)) else { return Ok(None) };
+    Ok(message_behind(read, newest, closed_ms)?.map(|view| view.message))
 }
 
 /// What became of the record at a position: the exception there, else the result of the command it held.

@@ -6,7 +6,7 @@ pub mod envelope;
 pub mod generation;
 pub mod keys;
 pub(crate) mod low_water;
-mod replace;
+pub(crate) mod replace;
 pub(crate) mod transaction;
 
 /// Rows as stored, generated from `proto/v2/row.proto`.

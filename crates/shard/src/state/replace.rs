@@ -4,7 +4,7 @@
 //! beside the row is derived from the difference, in this one place, so no handler can forget an index or count twice.
 
 use bytes::Bytes;
-use protocol::mutation_v2::PublishedEvidence;
+use protocol::mutation_v2::{Limits, PublishedEvidence};
 
 use crate::effect::Effect;
 use crate::state::generation::MessageState;
@@ -173,12 +173,9 @@ impl Transaction<'_> {
     /// What an ending generation leaves behind, and until when.
     fn end(&mut self, message: MessageUuid, after: &mut row::Message) -> Result<(), StoreError> {
         let state = after.state();
-        let limits = self.limits();
         let dead = state == MessageState::DeadLetter;
-        let retention_ms = if dead { limits.dead_letter_retention_ms } else { limits.terminal_retention_ms };
-        let reusable_from_ms = message.unix_ms().saturating_add(limits.preparation_age_ms_max);
         let Some(terminal) = &mut after.terminal else { return Ok(()) };
-        terminal.ends_at_ms = round_up_to_hour(terminal.at_ms.saturating_add(retention_ms).max(reusable_from_ms));
+        terminal.ends_at_ms = logical_end(self.limits(), message, state, terminal.at_ms);
         let (ends_at_ms, at_ms) = (terminal.ends_at_ms, terminal.at_ms);
 
         let payload_key = uuid_bytes(message);
@@ -239,6 +236,16 @@ impl row::LiveCounts {
 fn published_at_ms(row: &row::Message) -> Option<i64> {
     let evidence = row.terminal.as_ref()?.evidence.clone()?;
     PublishedEvidence::from_proto(evidence).ok()?.time_ms()
+}
+
+/// From which closed time on a message that ended counts as absent (v2 §8).
+pub(crate) fn logical_end(limits: &Limits, message: MessageUuid, state: MessageState, at_ms: i64) -> i64 {
+    let retention_ms = match state {
+        MessageState::DeadLetter => limits.dead_letter_retention_ms,
+        _ => limits.terminal_retention_ms,
+    };
+    let reusable_from_ms = message.unix_ms().saturating_add(limits.preparation_age_ms_max);
+    round_up_to_hour(at_ms.saturating_add(retention_ms).max(reusable_from_ms))
 }
 
 fn round_up_to_hour(time_ms: i64) -> i64 {
