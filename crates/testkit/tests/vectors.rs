@@ -118,6 +118,35 @@ fn what_is_not_known_fails_and_says_so() {
 }
 
 #[test]
+fn large_inputs_may_be_repeated() {
+    let golden = file("golden.json");
+    let mut case = golden["cases"].as_array().unwrap().iter().find(|case| case["kind"] == "command").unwrap().clone();
+    let intent = &mut case["input"]["body"]["intent"];
+    intent["inline_payload"] = json!({"repeat_hex": "33", "count": 5});
+    intent["ordering_key"] = json!({"repeat_hex": "ab", "count": 0});
+    intent.as_object_mut().unwrap().remove("ordering_key_hex");
+    assert_eq!(failures(&vectors::check(&json!({ "cases": [case] })).unwrap()), Vec::<String>::new());
+}
+
+#[test]
+fn a_body_in_unknown_terms_is_read_from_its_frame() {
+    let golden = file("golden.json");
+    for case in golden["cases"].as_array().unwrap().iter().filter(|case| case["kind"] == "system_mutation") {
+        let mut case = case.clone();
+        case["input"]["body"] = json!({"in_other_terms": true});
+        let reports = vectors::check(&json!({ "cases": [case.clone()] })).unwrap();
+        assert_eq!(reports[0].failures, Vec::<String>::new());
+        assert_eq!(reports[0].notes.len(), 1, "{:?}", reports[0].notes);
+        // What the frame says must still be what the input says of it.
+        for key in ["partition", "retry_until_epoch_ms", "signing_key_version", "mutation_type_wire"] {
+            let mut case = case.clone();
+            case["input"][key] = changed(&case["input"][key]);
+            assert!(!failures(&vectors::check(&json!({ "cases": [case] })).unwrap()).is_empty(), "{key}");
+        }
+    }
+}
+
+#[test]
 fn a_file_that_is_none_is_refused() {
     assert!(vectors::check(&json!([])).is_err());
     assert!(vectors::check(&json!({"about": "nothing"})).is_err());

@@ -94,13 +94,18 @@ impl ScheduleIntent {
         }
     }
 
-    /// What decoding checks beyond the types.
+    /// Checks an intent that was put together here; one that was decoded passed the same rules part by part.
     pub(crate) fn check(&self) -> Result<(), FieldError> {
         self.profile.check().within("profile")?;
         self.retry_policy.check().within("retry_policy")?;
         if let Some(Payload::Committed(payload)) = &self.payload {
             payload.object_store.check().within("object_store_profile").within("committed_payload")?;
         }
+        self.metadata.check().within("adapter_metadata")?;
+        self.check_own_fields()
+    }
+
+    fn check_own_fields(&self) -> Result<(), FieldError> {
         field::not_negative("deliver_at_ms", self.deliver_at_ms)?;
         field::not_negative("expire_at_ms", self.expire_at_ms)?;
         if let Some(key) = &self.business_key {
@@ -109,7 +114,7 @@ impl ScheduleIntent {
         if let Some(time_ms) = self.event_time_ms {
             field::not_negative("event_time_ms", time_ms)?;
         }
-        self.metadata.check().within("adapter_metadata")
+        Ok(())
     }
 
     pub(crate) fn from_proto(proto: v1::ScheduleIntent) -> Result<Self, FieldError> {
@@ -136,7 +141,7 @@ impl ScheduleIntent {
             business_key: proto.business_key,
             event_time_ms: proto.event_time_ms,
         };
-        intent.check()?;
+        intent.check_own_fields()?;
         Ok(intent)
     }
 

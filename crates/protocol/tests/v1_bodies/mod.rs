@@ -1,5 +1,8 @@
 //! One legal value of every type that a body of version 1 can hold, and changes that make them illegal.
 
+mod broken;
+mod control;
+
 use bytes::Bytes;
 use prost::Message;
 use protocol::derived;
@@ -8,10 +11,11 @@ use protocol::id::{MessageId, RouteId, ShardId, Uuid7};
 use protocol::mutation_v1::MutationBodyV1 as Body;
 use protocol::v1;
 use v1::author_identity::Author;
-use v1::control_payload::Payload;
-use v1::exact_resource_identity::Resource;
 use v1::external_delivery_identity::Identity;
 use v1::publish_evidence::Branch;
+
+pub(crate) use self::broken::broken;
+use self::control::{apply, control_ref, delete_confirmed, payloads, resources, retire};
 
 pub(crate) fn shard() -> ShardId {
     ShardId { route: RouteId([0xa1; 16]), partition: 3 }
@@ -45,7 +49,7 @@ pub(crate) fn owner() -> v1::AuthorIdentity {
     v1::AuthorIdentity { author: Some(Author::Owner(owner_identity())) }
 }
 
-fn control() -> v1::AuthorIdentity {
+fn control_author() -> v1::AuthorIdentity {
     let author = v1::ControlAuthor { actor_hash: H, role_set_hash: H, scope_hash: H };
     v1::AuthorIdentity { author: Some(Author::Control(author)) }
 }
@@ -549,279 +553,6 @@ fn time_fence() -> v1::TimeFenceBody {
     }
 }
 
-fn control_ref() -> v1::ControlRef {
-    v1::ControlRef { operation_id: H, request_hash: H, target_index: 0 }
-}
-
-fn reason() -> v1::ControlReason {
-    let kind = v1::ControlReasonKind::Maintenance.into();
-    v1::ControlReason { kind, ticket_hash: Some(H), detail_hash: None }
-}
-
-fn payloads() -> Vec<(u32, Payload)> {
-    let lane = v1::LaneControlTarget { lane_id: LANE, lane_incarnation: INCARNATION, expected_lane_control_version: 1 };
-    let grant =
-        v1::QuotaGrantRef { grant_id: H, grant_version: 1, semantic_hash: H, limit: v1::ChargeVector::default() };
-    let plan = v1::QuotaTransferPlanRef { operation_id: H, request_hash: H, tenant_policy_version: 1, plan_hash: H };
-    let trust_set = v1::PayloadProofTrustSetRef { version: 1, semantic_hash: H };
-    let acknowledgement = |kind: v1::AcknowledgementKind| v1::Acknowledgement {
-        kind: kind.into(),
-        acknowledgement_hash: H,
-        ticket_scope_hash: H,
-    };
-    let acknowledgements = v1::AcknowledgementSet {
-        acknowledgements: vec![
-            acknowledgement(v1::AcknowledgementKind::PossibleDuplicate),
-            acknowledgement(v1::AcknowledgementKind::OrderLoss),
-        ],
-    };
-    let tuple = |record_kind| v1::ProtocolTuple {
-        framing_version: 1,
-        log_envelope_version: 1,
-        record_kind,
-        envelope_version: 1,
-        body_version: 1,
-    };
-    let destination = || profile(v1::ProfileKind::Destination);
-    vec![
-        (
-            1,
-            Payload::ProtocolVersionActivate(v1::ProtocolVersionActivate {
-                tuple: tuple(1),
-                schema_sha256: H,
-                reader_set_evidence_sha256: H,
-            }),
-        ),
-        (2, Payload::ProfileBindingActivate(v1::ProfileBindingActivate { profile: destination() })),
-        (3, Payload::ProfileNewBindingClose(v1::ProfileNewBindingClose { profile: destination(), reason: reason() })),
-        (4, Payload::StopNewSchedules(v1::StopNewSchedules { stop: true, reason: reason() })),
-        (
-            5,
-            Payload::GrantDecreaseOrHold(v1::GrantDecreaseOrHold {
-                plan: plan.clone(),
-                old_grant: grant.clone(),
-                staged_new_grant: grant.clone(),
-            }),
-        ),
-        (
-            6,
-            Payload::GrantShrinkDrained(v1::GrantShrinkDrained {
-                plan: plan.clone(),
-                staged_new_grant: grant.clone(),
-                counter_sha256: H,
-                observed_usage: v1::ChargeVector::default(),
-            }),
-        ),
-        (
-            7,
-            Payload::GrantIncreaseActivate(v1::GrantIncreaseActivate {
-                plan,
-                old_grant: grant.clone(),
-                new_grant: grant.clone(),
-                placement_reservation_id: H,
-                placement_reservation_sha256: H,
-            }),
-        ),
-        (8, Payload::PauseDestinationLane(v1::PauseDestinationLane { lane: lane.clone(), reason: reason() })),
-        (9, Payload::ResumeDestinationLane(v1::ResumeDestinationLane { lane: lane.clone(), reason: reason() })),
-        (
-            10,
-            Payload::BreakOrderingDomain(v1::BreakOrderingDomain {
-                lane: lane.clone(),
-                acknowledgements: acknowledgements.clone(),
-            }),
-        ),
-        (
-            11,
-            Payload::CloseDestinationLane(v1::CloseDestinationLane {
-                lane,
-                reason: reason(),
-                close_policy: v1::ClosePolicy::FreezeUnadmittedAndPreserveAdmitted.into(),
-                allow_order_break: true,
-                acknowledgements,
-            }),
-        ),
-        (12, Payload::PayloadProofTrustSetActivate(v1::PayloadProofTrustSetActivate { trust_set: trust_set.clone() })),
-        (
-            13,
-            Payload::PayloadProofIssuanceClose(v1::PayloadProofIssuanceClose {
-                trust_set,
-                proof_key_version: 1,
-                reason: reason(),
-            }),
-        ),
-        (
-            14,
-            Payload::InitialRouteControlActivate(v1::InitialRouteControlActivate {
-                tuples: vec![tuple(1), tuple(2)],
-                profiles: vec![destination(), v1::ProfileRef { version: 2, ..destination() }],
-                initial_grant: grant,
-                control_snapshot_sha256: H,
-            }),
-        ),
-    ]
-}
-
-fn apply(kind: u32, payload: Payload) -> v1::ApplyShardControlBody {
-    v1::ApplyShardControlBody {
-        shard_subject: subject(),
-        mutation_type: 1,
-        retry_until_ms: 9_000,
-        control_ref: control_ref(),
-        control_kind: kind,
-        semantic_version: 1,
-        semantic_hash: H,
-        expected_prior_control_version: None,
-        payload: v1::ControlPayload { payload: Some(payload) },
-    }
-}
-
-fn resources() -> Vec<(u32, Resource)> {
-    let store = || profile(v1::ProfileKind::ObjectStore);
-    let text = Bytes::from_static;
-    vec![
-        (
-            1,
-            Resource::PayloadObject(v1::PayloadObjectResource {
-                object_store_profile: store(),
-                container: text(b"bucket"),
-                object_key: text(b"key"),
-                immutable_version: text(b"v1"),
-                etag: None,
-                length: 5,
-                payload_sha256: H,
-            }),
-        ),
-        (
-            2,
-            Resource::Checkpoint(v1::CheckpointResource {
-                recovery_lineage_id: INCARNATION,
-                checkpoint_id: INCARNATION,
-                object_store_profile: store(),
-                container: text(b"bucket"),
-                object_key: text(b"key"),
-                immutable_version: text(b"v1"),
-                manifest_length: 5,
-                manifest_sha256: H,
-            }),
-        ),
-        (
-            3,
-            Resource::DlqExport(v1::DlqExportResource {
-                export_id: EXPORT,
-                target: kafka(),
-                object_identity: text(b"x"),
-                payload_sha256: H,
-            }),
-        ),
-        (
-            4,
-            Resource::KafkaReceiptSlot(v1::KafkaReceiptSlotResource {
-                cluster_id: text(b"c"),
-                receipt_topic_uuid: INCARNATION,
-                route: INCARNATION,
-                shard_partition: 3,
-                slot: 0,
-                slot_generation: 1,
-            }),
-        ),
-        (
-            5,
-            Resource::PulsarJournalGeneration(v1::PulsarJournalGenerationResource {
-                resource: pulsar(),
-                partition: 0,
-                evidence_generation: 1,
-            }),
-        ),
-        (6, Resource::LaneChannel(v1::LaneChannelResource { channel: channel() })),
-        (
-            7,
-            Resource::LocalStore(v1::LocalStoreResource {
-                shard: subject(),
-                store_incarnation: INCARNATION,
-                db_identity: H,
-                root_policy_digest: H,
-            }),
-        ),
-    ]
-}
-
-fn protections() -> v1::ProtectionSet {
-    let position = v1::KafkaSourcePosition {
-        route: INCARNATION,
-        cluster_id: Bytes::from_static(b"c"),
-        topic_uuid: INCARNATION,
-        partition: 3,
-        offset: 9,
-        leader_epoch: None,
-        append_time_ms: 1,
-    };
-    let position = v1::SourcePosition { position: Some(v1::source_position::Position::Kafka(position)) };
-    let protection = |kind: v1::ProtectionKind| v1::ProtectionRef {
-        protection_kind: kind.into(),
-        protected_resource_id: H,
-        protection_generation: 1,
-        minimum_source_position: None,
-        recovery_lineage_id: None,
-        checkpoint_id: None,
-        manifest_hash: None,
-    };
-    let floor = v1::ProtectionRef {
-        minimum_source_position: Some(position.clone()),
-        recovery_lineage_id: Some(INCARNATION),
-        checkpoint_id: Some(INCARNATION),
-        manifest_hash: Some(H),
-        ..protection(v1::ProtectionKind::RecoveryFloor)
-    };
-    let retention = v1::ProtectionRef {
-        minimum_source_position: Some(position),
-        ..protection(v1::ProtectionKind::QueryOrAuditRetention)
-    };
-    let set = v1::ProtectionSet {
-        protections: vec![floor, retention, protection(v1::ProtectionKind::ActiveAttemptOrRead)],
-        digest: None,
-    };
-    let digest = Preimage::new("nereus-delay-protection-set-v1\0").bytes(&set.encode_to_vec()).sha256();
-    v1::ProtectionSet { digest: Some(Bytes::copy_from_slice(&digest)), ..set }
-}
-
-fn retire(kind: u32, resource: Resource) -> v1::ResourceRetireIntentBody {
-    v1::ResourceRetireIntentBody {
-        shard_subject: subject(),
-        mutation_type: 9,
-        retry_until_ms: 9_000,
-        resource_kind: kind,
-        resource: v1::ExactResourceIdentity { resource: Some(resource) },
-        expected_resource_state_version: u64::MAX,
-        protections: protections(),
-    }
-}
-
-fn delete_confirmed() -> v1::ResourceDeleteConfirmedBody {
-    v1::ResourceDeleteConfirmedBody {
-        shard_subject: subject(),
-        mutation_type: 10,
-        retry_until_ms: 9_000,
-        intent: v1::RetireIntentRef {
-            system_mutation_id: H,
-            mutation_hash: H,
-            resource_identity_hash: LANE,
-            expected_resource_state_version: u64::MAX,
-        },
-        outcome: v1::DeleteOutcome::Deleted.into(),
-        evidence: v1::ExternalDeleteEvidence {
-            resource_identity_hash: LANE,
-            provider_request_id_hash: H,
-            outcome: v1::DeleteOutcome::Deleted.into(),
-            observed_immutable_version: Some(Bytes::from_static(b"v1")),
-            observed_etag: None,
-            response_sha256: H,
-            observed_at: interval(),
-        },
-        confirmed_at: interval(),
-    }
-}
-
 fn resolve(kind: v1::UncertainResolutionKind) -> v1::ResolveUncertainBody {
     use v1::EvidenceStatus as Status;
     use v1::UncertainResolutionKind as Kind;
@@ -926,7 +657,7 @@ pub(crate) fn bodies() -> Vec<(String, v1::AuthorIdentity, Body)> {
     let mut bodies: Vec<(String, v1::AuthorIdentity, Body)> = Vec::new();
     let mut add = |name: &str, author: v1::AuthorIdentity, body: Body| bodies.push((name.to_owned(), author, body));
     for (kind, payload) in payloads() {
-        add(&format!("control {kind}"), control(), Body::ApplyShardControl(Box::new(apply(kind, payload))));
+        add(&format!("control {kind}"), control_author(), Body::ApplyShardControl(Box::new(apply(kind, payload))));
     }
     let replay = v1::ReplayDeadLetterBody {
         shard_subject: subject(),
@@ -942,14 +673,14 @@ pub(crate) fn bodies() -> Vec<(String, v1::AuthorIdentity, Body)> {
         allow_possible_duplicate: true,
         acknowledgement_hash: Some(H),
     };
-    add("replay", control(), Body::ReplayDeadLetter(Box::new(replay)));
+    add("replay", control_author(), Body::ReplayDeadLetter(Box::new(replay)));
     for kind in [
         Resolution::AttachPublishedEvidence,
         Resolution::AttachNotPublishedEvidence,
         Resolution::RetryAllowPossibleDuplicate,
         Resolution::TerminalizePossibleDelivery,
     ] {
-        add(&format!("resolve {kind:?}"), control(), Body::ResolveUncertain(Box::new(resolve(kind))));
+        add(&format!("resolve {kind:?}"), control_author(), Body::ResolveUncertain(Box::new(resolve(kind))));
     }
     add("fence", fence(), Body::TimeFence(Box::new(time_fence())));
     add("admission", owner(), Body::PublishAdmission(Box::new(admission())));
@@ -974,170 +705,4 @@ pub(crate) fn bodies() -> Vec<(String, v1::AuthorIdentity, Body)> {
         add(&format!("export {event:?}"), service(), Body::DlqExportResult(Box::new(export(event))));
     }
     bodies
-}
-
-type Broken = (&'static str, &'static str, v1::AuthorIdentity, Body);
-
-/// Bodies with one broken rule each: what is broken, the field at fault, author, body.
-pub(crate) fn broken() -> Vec<Broken> {
-    let changed_outcome = |change: &dyn Fn(&mut v1::PublishOutcomeBody)| {
-        let mut body = outcome();
-        change(&mut body);
-        Body::PublishOutcome(Box::new(body))
-    };
-    let changed_fence = |change: &dyn Fn(&mut v1::TimeFenceBody)| {
-        let mut body = time_fence();
-        change(&mut body);
-        Body::TimeFence(Box::new(body))
-    };
-    let changed_admission = |change: &dyn Fn(&mut v1::PublishAdmissionBody)| {
-        let mut body = admission();
-        change(&mut body);
-        Body::PublishAdmission(Box::new(body))
-    };
-    let embedded = v1::BrokerResourceIdentity {
-        resource: Some(v1::broker_resource_identity::Resource::Embedded(v1::EmbeddedResourceIdentity {
-            topic_uuid: INCARNATION,
-        })),
-    };
-    let (_, stop) = payloads().swap_remove(3);
-    let mut retire_unsorted = retire(7, resources().swap_remove(6).1);
-    retire_unsorted.protections.protections.reverse();
-    let mut delete_absent = delete_confirmed();
-    delete_absent.outcome = v1::DeleteOutcome::AlreadyAbsent.into();
-    delete_absent.evidence.outcome = v1::DeleteOutcome::AlreadyAbsent.into();
-    let mut resolve_without_ack = resolve(v1::UncertainResolutionKind::RetryAllowPossibleDuplicate);
-    resolve_without_ack.acknowledgement_hash = None;
-    let mut export_without_evidence = export(v1::DlqExportEventKind::AttemptOutcome);
-    export_without_evidence.evidence = None;
-    let mut claim_of_other_owner = claim_result();
-    claim_of_other_owner.claim_precondition.owner.owner_epoch = 8;
-    let mut half_materialized = claim_result();
-    half_materialized.claim_precondition.materialization_digest = Some(H);
-    vec![
-        ("short attempt", "publish_attempt_id", owner(), changed_outcome(&|b| b.publish_attempt_id = INCARNATION)),
-        ("another shard", "shard_subject", owner(), changed_outcome(&|b| b.shard_subject.partition = 4)),
-        ("another type", "mutation_type", owner(), changed_outcome(&|b| b.mutation_type = 8)),
-        ("another limit", "retry_until_ms", owner(), changed_outcome(&|b| b.retry_until_ms = 9_001)),
-        ("no such side effect", "side_effect", owner(), changed_outcome(&|b| b.side_effect = 4)),
-        ("no such code", "stable_code", owner(), changed_outcome(&|b| b.stable_code = 0x5108)),
-        (
-            "published without evidence",
-            "evidence",
-            owner(),
-            changed_outcome(&|b| {
-                b.side_effect = v1::PublishSideEffect::Published.into();
-                b.disposition = v1::PublishDisposition::None.into();
-            }),
-        ),
-        ("reversed interval", "observed_at.latest_ms", owner(), changed_outcome(&|b| b.observed_at.latest_ms = 1)),
-        (
-            "unsigned time service",
-            "observed_at.source_key_version",
-            owner(),
-            changed_outcome(&|b| {
-                b.observed_at.source = v1::TimeEvidenceSource::SignedTimeService.into();
-            }),
-        ),
-        (
-            "retry without a time",
-            "retry_decision.next_retry_at_ms",
-            owner(),
-            changed_outcome(&|b| {
-                b.retry_decision.kind = v1::RetryDecisionKind::Scheduled.into();
-            }),
-        ),
-        (
-            "another jitter",
-            "retry_decision.jitter_algorithm_version",
-            owner(),
-            changed_outcome(&|b| {
-                b.retry_decision.jitter_algorithm_version = 2;
-            }),
-        ),
-        (
-            "another domain",
-            "retry_decision.retry_domain",
-            owner(),
-            changed_outcome(&|b| {
-                b.retry_decision.retry_domain = v1::RetryDomain::DlqExport.into();
-            }),
-        ),
-        ("another proof", "proof_id", fence(), changed_fence(&|b| b.close_through_ms = 999)),
-        ("another fence key", "fence_proof_key_version", fence(), changed_fence(&|b| b.fence_proof_key_version = 4)),
-        (
-            "an embedded target",
-            "channel.target_resource.embedded",
-            owner(),
-            changed_admission(&|b| {
-                b.channel.target_resource = embedded.clone();
-            }),
-        ),
-        (
-            "an embedded adapter",
-            "descriptor.adapter_kind",
-            owner(),
-            changed_admission(&|b| b.descriptor.adapter_kind = 3),
-        ),
-        (
-            "another producer",
-            "channel.producer_identity_sha256",
-            owner(),
-            changed_admission(&|b| {
-                b.channel.producer_identity_sha256 = H;
-            }),
-        ),
-        (
-            "half an evidence channel",
-            "channel.evidence_generation",
-            owner(),
-            changed_admission(&|b| {
-                b.channel.evidence_generation = None;
-            }),
-        ),
-        (
-            "another payload",
-            "descriptor.payload.payload_sha256",
-            owner(),
-            changed_admission(&|b| {
-                b.descriptor.payload.payload_sha256 = H;
-            }),
-        ),
-        ("another owner signs", "owner", owner(), changed_admission(&|b| b.owner.owner_epoch = 8)),
-        (
-            "a cursor of another kind",
-            "ready_certificate.evidence_cursors.evidence_kind",
-            owner(),
-            changed_admission(&|b| {
-                b.ready_certificate.evidence_cursors[0].evidence_kind = 2;
-            }),
-        ),
-        ("another kind of control", "control_kind", control(), Body::ApplyShardControl(Box::new(apply(5, stop)))),
-        (
-            "protections out of order",
-            "protections.protections",
-            service(),
-            Body::ResourceRetireIntent(Box::new(retire_unsorted)),
-        ),
-        (
-            "an absent object that was seen",
-            "evidence.observed_immutable_version",
-            service(),
-            Body::ResourceDeleteConfirmed(Box::new(delete_absent)),
-        ),
-        (
-            "a duplicate nobody acknowledged",
-            "acknowledgement_hash",
-            control(),
-            Body::ResolveUncertain(Box::new(resolve_without_ack)),
-        ),
-        ("an export without evidence", "evidence", service(), Body::DlqExportResult(Box::new(export_without_evidence))),
-        ("a claim of another owner", "owner", owner(), Body::ClaimResult(Box::new(claim_of_other_owner))),
-        (
-            "half a materialization",
-            "claim_precondition.materialization_digest",
-            owner(),
-            Body::ClaimResult(Box::new(half_materialized)),
-        ),
-    ]
 }

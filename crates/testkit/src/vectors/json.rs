@@ -53,11 +53,16 @@ impl<'a> Node<'a> {
         self.maybe(key).ok_or_else(|| self.missing(key))
     }
 
-    /// The member `key`, or `None` where it is absent or null: both mean an absent field.
+    /// The member `key`, or `None` where it is absent or null: both mean an absent field. A large value is not hex, so its name
+    /// may lack the `_hex`.
     pub(super) fn maybe(&self, key: &str) -> Option<Self> {
-        match self.value.get(key) {
-            None | Some(Value::Null) => None,
-            Some(value) => Some(Self::new(value, format!("{}.{key}", self.path))),
+        let large = || {
+            let key = key.strip_suffix("_hex")?;
+            Some((key, self.value.get(key).filter(|value| value.is_object())?))
+        };
+        match self.value.get(key).map(|value| (key, value)).or_else(large) {
+            None | Some((_, Value::Null)) => None,
+            Some((key, value)) => Some(Self::new(value, format!("{}.{key}", self.path))),
         }
     }
 
