@@ -1,0 +1,3 @@
+//! The `nereus-delay` program.
+
+fn main() {}

@@ -1,0 +1,473 @@
+//! The server: every part made, joined and, in the end, taken apart in order.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::num::NonZeroU32;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use client::prepare::RouteSnapshot;
+use clock::{ClockOptions, SystemClock, SystemClockOptions, TrustedClock};
+use control::cas::Records;
+use control::route::{RouteLog, RouteRecord, parse_uuid};
+use ed25519_dalek::SigningKey;
+use embedded::{
+    Embedded, EmbeddedDestination, EmbeddedLog, EmbeddedMetadata, EmbeddedOptions, EmbeddedTargets, EmbeddedTopics,
+    OpenError, Retention,
+};
+use gateway::routes::{RouteEntry, RouteTable};
+use gateway::{DestinationDefaults, GatewayConfig, GatewayParts, Server};
+use ports::destination::Destination;
+use ports::log::ShardLog;
+use ports::target::TargetSystem;
+use protocol::id::ShardId;
+use protocol::mutation_v2::Genesis;
+use protocol::resource::AdapterKind;
+use protocol::routing::tenant_scope;
+use shard::commit::ShardIdentity;
+use shard::schedule::circuit::CircuitConfig;
+use shard::schedule::lane::Load;
+use shard::schedule::round_robin::RoundRobinConfig;
+use shard::schedule::scheduler::SchedulerConfig;
+use shard::store::StoreError;
+use store::{ResourceOptions, RocksStore, StoreOptions, StoreResources};
+use tokio::sync::watch;
+use worker::budget::SharedBudget;
+use worker::config::WorkerConfig;
+use worker::handle::ShardHandle;
+use worker::metrics::Metrics;
+use worker::sessions::Destinations;
+use worker::task::{ShardParts, shard};
+
+use crate::bootstrap::{self, DEFAULT_ROUTE, KEY_VERSION, RouteSeed};
+use crate::config::{Configuration, RECORD_BYTES_MAX};
+use crate::host::{HostEnv, fill_random};
+
+/// How long open requests are finished after the listener has closed.
+const HTTP_DRAIN: Duration = Duration::from_secs(5);
+/// Sockets and files that a busy server needs.
+const OPEN_FILES: u64 = 65_536;
+
+/// Runs the server until it is told to stop.
+///
+/// # Errors
+/// What kept it from starting, or broke it.
+pub fn serve(config: &Configuration) -> anyhow::Result<()> {
+    config.check().map_err(|broken| anyhow::anyhow!("the configuration contradicts itself:\n{broken}"))?;
+    raise_open_files();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .thread_name("http")
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    runtime.block_on(run(config))
+}
+
+async fn run(config: &Configuration) -> anyhow::Result<()> {
+    let data = &config.server.data;
+    std::fs::create_dir_all(data).with_context(|| format!("cannot create {}", data.display()))?;
+    let clock = trusted_clock(config)?;
+    let resources = StoreResources::new(ResourceOptions {
+        cache_bytes_max: config.storage.cache_bytes_max.size(),
+        memtable_bytes_max: config.storage.write_buffer_bytes_max.size(),
+        ..ResourceOptions::default()
+    })?;
+    let embedded = open_embedded(data, &resources, &clock)?;
+    let records = Records::new(Arc::new(EmbeddedMetadata::new(&embedded)));
+    let key = bootstrap::signing_key(data)?;
+    let limits = config.genesis_limits();
+    let seed = RouteSeed { tenant: &config.server.tenant, shards: config.server.shards, limits, key: &key };
+    let route = bootstrap::default_route(&records, &seed).await?;
+
+    let (stop_http, http_stopped) = watch::channel(false);
+    let (stop_shards, shards_stopped) = watch::channel(false);
+    let parts = Parts { config, clock, resources, embedded, records, key };
+    let (entry, threads, metrics) = start_route(&parts, route, &shards_stopped).await?;
+    let handles = entry.shards.clone();
+    let server = Server::bind(gateway_parts(&parts, entry, metrics)?, config.server.listen).await?;
+    announce(&parts, &server);
+
+    let served = {
+        let serving = server.serve(http_stopped);
+        tokio::pin!(serving);
+        tokio::select! {
+            served = &mut serving => served.map_err(anyhow::Error::from),
+            () = activate(&parts, &handles, &mut shards_stopped.clone()) => Ok(()),
+            signal = stop_signal() => {
+                tracing::info!(signal, "stopping");
+                let _ = stop_http.send(true);
+                // Readers that follow a topic never finish by themselves.
+                tokio::time::timeout(HTTP_DRAIN, serving).await.unwrap_or(Ok(())).map_err(anyhow::Error::from)
+            }
+            reason = parts.embedded.closed() => Err(anyhow::anyhow!("the embedded log closed itself: {reason}")),
+        }
+    };
+    // What was admitted is finished before the log goes.
+    let _ = stop_shards.send(true);
+    for thread in threads {
+        if thread.join().is_err() {
+            tracing::error!("a shard's thread has panicked");
+        }
+    }
+    parts.embedded.close();
+    tracing::info!("stopped");
+    served
+}
+
+/// What every part of a server is made from.
+struct Parts<'a> {
+    config: &'a Configuration,
+    clock: TrustedClock,
+    resources: StoreResources,
+    embedded: Embedded,
+    records: Records,
+    key: SigningKey,
+}
+
+fn trusted_clock(config: &Configuration) -> anyhow::Result<TrustedClock> {
+    let source = SystemClock::new(SystemClockOptions {
+        host_bound: config.clock.host_bound.duration(),
+        ..SystemClockOptions::default()
+    });
+    let options = ClockOptions {
+        uncertainty_max: config.clock.uncertainty_max.duration(),
+        stabilisation_window: config.clock.stabilisation_window.duration(),
+        require_sync: config.clock.require_sync,
+        ..ClockOptions::default()
+    };
+    let clock = TrustedClock::new(source, options)?;
+    let status = clock.status();
+    if !status.synchronised {
+        tracing::warn!(
+            bound_us = status.bound_us,
+            "the kernel does not call its clock synchronised; it is taken at its word within this bound, which is part of \
+             every lateness"
+        );
+    }
+    Ok(clock)
+}
+
+fn open_embedded(data: &Path, resources: &StoreResources, clock: &TrustedClock) -> anyhow::Result<Embedded> {
+    let mut incarnation = [0; 16];
+    fill_random(&mut incarnation);
+    let options = EmbeddedOptions { new_incarnation: incarnation, ..EmbeddedOptions::new(resources.clone()) };
+    let clock = clock.clone();
+    let append_time = Arc::new(move || clock.append_time_ms());
+    match Embedded::open(&data.join("embedded"), options, append_time) {
+        Ok(embedded) => Ok(embedded),
+        Err(OpenError::Lock(error)) => Err(error).with_context(|| {
+            format!("data folder {} is used by another server; each needs its own (--data)", data.display())
+        }),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Starts every shard of a route on a few threads.
+async fn start_route(
+    parts: &Parts<'_>,
+    record: RouteRecord,
+    stop: &watch::Receiver<bool>,
+) -> anyhow::Result<(RouteEntry, Vec<JoinHandle<()>>, Arc<Metrics>)> {
+    let damaged = || format!("the record of route {} is damaged", record.name);
+    let RouteLog::Embedded { topic, topic_id } = &record.log;
+    let topic_id = parse_uuid(topic_id).with_context(damaged)?;
+    let partition_count = NonZeroU32::new(record.partition_count()).with_context(damaged)?;
+    let topic = parts.embedded.create_internal_topic(topic, partition_count.get(), topic_id).await?;
+    let retention = Retention {
+        bytes_max: parts.config.storage.log_bytes_max.0,
+        age_max: parts.config.storage.log_age_max.duration(),
+    };
+    let metrics = Arc::new(Metrics::default());
+    let worker_config = worker_config(parts.config);
+    let budget = Arc::new(SharedBudget::new(worker_config.load_max, worker_config.scheduler.round_robin));
+    let destinations = destinations(parts);
+
+    let mut seeds = Vec::new();
+    let mut first_genesis = None;
+    for (shard, genesis) in record.shards().with_context(damaged)? {
+        let genesis_hash = genesis.mutation_hash().with_context(damaged)?;
+        let genesis_frame = genesis.frame().with_context(damaged)?;
+        first_genesis.get_or_insert(bootstrap::read_genesis(&genesis_frame)?);
+        let partition = topic.partition(shard.partition).with_context(damaged)?;
+        let log: Arc<dyn ShardLog> = Arc::new(EmbeddedLog::new(shard.route, partition).with_retention(retention));
+        let (store, store_incarnation) = store_opener(parts, shard);
+        seeds.push(ShardSeed {
+            identity: ShardIdentity { shard, genesis_hash },
+            genesis_frame,
+            log,
+            records: parts.records.clone(),
+            destinations: destinations.clone(),
+            open_store: store,
+            store_incarnation,
+            key: (KEY_VERSION, parts.key.clone()),
+            config: worker_config.clone(),
+            budget: budget.clone(),
+            metrics: metrics.clone(),
+        });
+    }
+    let genesis = first_genesis.with_context(damaged)?;
+    warn_of_other_limits(parts.config, &genesis);
+    let (shards, threads) = spawn_shards(parts, seeds, stop).await?;
+    let snapshot = RouteSnapshot {
+        route: genesis.shard.route,
+        partition_count,
+        tenant_scope: tenant_scope(&record.tenant),
+        limits: genesis.limits,
+        past_ms_max: parts.config.limits.past_max.0,
+    };
+    Ok((RouteEntry { record, snapshot, shards }, threads, metrics))
+}
+
+/// What a shard is made from, as far as it can change threads.
+struct ShardSeed {
+    identity: ShardIdentity,
+    genesis_frame: bytes::Bytes,
+    log: Arc<dyn ShardLog>,
+    records: Records,
+    destinations: Arc<Destinations>,
+    open_store: Box<dyn Fn() -> Result<RocksStore, StoreError> + Send>,
+    store_incarnation: [u8; 16],
+    key: (u32, SigningKey),
+    config: WorkerConfig,
+    budget: Arc<SharedBudget>,
+    metrics: Arc<Metrics>,
+}
+
+fn store_opener(
+    parts: &Parts<'_>,
+    shard: ShardId,
+) -> (Box<dyn Fn() -> Result<RocksStore, StoreError> + Send>, [u8; 16]) {
+    let folder = parts.config.server.data.join("shards").join(shard.route.to_string()).join(shard.partition.to_string());
+    let resources = parts.resources.clone();
+    let mut incarnation = [0; 16];
+    fill_random(&mut incarnation);
+    let open = move || {
+        let identity = shard.to_string();
+        std::fs::create_dir_all(&folder).map_err(|error| StoreError::Io { detail: error.to_string() })?;
+        RocksStore::open(&folder, identity.as_bytes(), incarnation, &resources, &StoreOptions::default()).map_err(
+            |error| match error {
+                store::OpenError::Io { .. } => StoreError::Io { detail: error.to_string() },
+                error => StoreError::Corrupt { detail: error.to_string() },
+            },
+        )
+    };
+    (Box::new(open), incarnation)
+}
+
+/// Runs shards on as many threads as there are processors; each thread's runtime blocks only in its shards' commits.
+async fn spawn_shards(
+    parts: &Parts<'_>,
+    seeds: Vec<ShardSeed>,
+    stop: &watch::Receiver<bool>,
+) -> anyhow::Result<(Vec<ShardHandle>, Vec<JoinHandle<()>>)> {
+    let thread_count = std::thread::available_parallelism().map_or(2, usize::from).min(seeds.len()).max(1);
+    let mut by_thread: Vec<Vec<ShardSeed>> = (0..thread_count).map(|_| Vec::new()).collect();
+    for (index, seed) in seeds.into_iter().enumerate() {
+        by_thread[index % thread_count].push(seed);
+    }
+    let (mut handles, mut threads) = (Vec::new(), Vec::new());
+    for (index, seeds) in by_thread.into_iter().enumerate() {
+        let (clock, stop) = (parts.clock.clone(), stop.clone());
+        let (report, started) = tokio::sync::oneshot::channel();
+        let thread = std::thread::Builder::new()
+            .name(format!("shards-{index}"))
+            .spawn(move || run_thread(seeds, clock, &stop, report))
+            .context("cannot start a thread")?;
+        threads.push(thread);
+        handles.extend(started.await.context("a shard's thread did not start")?);
+    }
+    handles.sort_by_key(ShardHandle::shard);
+    Ok((handles, threads))
+}
+
+fn run_thread(
+    seeds: Vec<ShardSeed>,
+    clock: TrustedClock,
+    stop: &watch::Receiver<bool>,
+    report: tokio::sync::oneshot::Sender<Vec<ShardHandle>>,
+) {
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            tracing::error!(%error, "a shard's thread cannot start its runtime");
+            return;
+        }
+    };
+    let local = tokio::task::LocalSet::new();
+    local.block_on(&runtime, async {
+        let env = HostEnv::new(clock);
+        let (handles, lives): (Vec<_>, Vec<_>) = seeds
+            .into_iter()
+            .map(|seed| {
+                let ShardSeed { identity, genesis_frame, log, records, destinations, open_store, .. } = seed;
+                let ShardSeed { store_incarnation, key, config, budget, metrics, .. } = seed;
+                let parts = ShardParts {
+                    identity,
+                    genesis_frame,
+                    log,
+                    records,
+                    destinations,
+                    open_store,
+                    store_incarnation,
+                    key,
+                    config,
+                    budget,
+                    metrics,
+                };
+                shard(parts, env.clone(), stop.clone())
+            })
+            .unzip();
+        if report.send(handles).is_ok() {
+            futures_util::future::join_all(lives).await;
+        }
+    });
+}
+
+fn destinations(parts: &Parts<'_>) -> Arc<Destinations> {
+    let embedded: Arc<dyn Destination> = Arc::new(EmbeddedDestination::new(parts.embedded.clone()));
+    Arc::new(BTreeMap::from([(AdapterKind::Embedded, embedded)]))
+}
+
+fn worker_config(config: &Configuration) -> WorkerConfig {
+    let delivery = &config.delivery;
+    let largest_record = u64::from(RECORD_BYTES_MAX);
+    let round_robin = RoundRobinConfig { quantum: 64 << 10, deficit_max: 2 * largest_record, cost_min: 512 };
+    let load_max = Load { messages: delivery.messages_max, bytes: delivery.bytes_max.0 };
+    WorkerConfig {
+        worker: config.server.worker.clone(),
+        scheduler: SchedulerConfig {
+            window_entries_max: delivery.window_entries_max,
+            page_length: 1_024,
+            pages_per_turn_max: 16,
+            window_ahead_ms: delivery.window_ahead.0,
+            claim_lead_ms: delivery.claim_lead.0,
+            claims_per_turn_max: 2_048,
+            lane_load_max: Load { messages: delivery.lane_messages_max, bytes: delivery.lane_bytes_max.0 },
+            shard_load_max: load_max,
+            round_robin,
+            circuit: CircuitConfig {
+                open_min: delivery.circuit_pause_min.duration(),
+                open_max: delivery.circuit_pause_max.duration(),
+            },
+        },
+        load_max,
+        run_records_max: delivery.run_records_max,
+        run_bytes_max: 4 << 20,
+        records_in_flight_max: 2,
+        entries_per_record_max: 1_000,
+        send_deadline: delivery.send_deadline.duration(),
+        recovery_deadline: delivery.recovery_deadline.duration(),
+        lane_reopen_min: delivery.circuit_pause_min.duration(),
+        lane_reopen_max: delivery.circuit_pause_max.duration(),
+        fence_interval_max: delivery.fence_interval_max.duration(),
+        fence_interval_min: Duration::from_millis(100),
+        expire_per_fence_max: config.limits.expire_per_fence_max,
+        release_interval: Duration::from_secs(10),
+        drain_deadline: config.server.drain_deadline.duration(),
+        reacquire_pause: Duration::from_secs(1),
+        verdicts_kept_max: 65_536,
+        end_watchers_max: 100_000,
+    }
+}
+
+fn gateway_parts(parts: &Parts<'_>, entry: RouteEntry, worker_metrics: Arc<Metrics>) -> anyhow::Result<GatewayParts> {
+    let config = parts.config;
+    let http = &config.http;
+    let targets: Arc<dyn TargetSystem> = Arc::new(EmbeddedTargets::new(parts.embedded.clone(), RECORD_BYTES_MAX));
+    let defaults = &config.destinations;
+    let Some(routes) = RouteTable::new(vec![entry]) else { bail!("the default route has no shards") };
+    Ok(GatewayParts {
+        config: GatewayConfig {
+            tenant: config.server.tenant.clone(),
+            principal: config.server.worker.clone(),
+            destination_defaults: DestinationDefaults {
+                expires_after_ms: defaults.expires_after.0,
+                delay_ms_max: config.limits.delay_max.0,
+                initial_backoff_ms: defaults.initial_backoff.0.unsigned_abs(),
+                backoff_ms_max: defaults.backoff_max.0.unsigned_abs(),
+                attempts_max: defaults.attempts_max,
+                retry_duration_ms_max: defaults.retry_duration_max.0.unsigned_abs(),
+                uncertain_retries_max: defaults.uncertain_retries_max,
+            },
+            wait_default: http.wait_default.duration(),
+            wait_max: http.wait_max.duration(),
+            body_bytes_max: http.body_bytes_max.size(),
+            batch_bytes_max: http.batch_bytes_max.size(),
+            batch_messages_max: http.batch_messages_max,
+            requests_max: http.requests_max,
+            idempotency_retention: http.idempotency_retention.duration(),
+            page_items_max: http.page_items_max,
+            page_rows_max: http.page_rows_max,
+        },
+        clock: parts.clock.clone(),
+        fill_random: Box::new(fill_random),
+        records: parts.records.clone(),
+        routes,
+        systems: BTreeMap::from([("embedded", targets)]),
+        topics: Arc::new(EmbeddedTopics::new(parts.embedded.clone())),
+        control_key: (KEY_VERSION, parts.key.clone()),
+        worker_metrics,
+    })
+}
+
+/// Waits until every shard is active, marks the route, and then for the end.
+async fn activate(parts: &Parts<'_>, shards: &[ShardHandle], stop: &mut watch::Receiver<bool>) {
+    for shard in shards {
+        if let Err(error) = shard.active().await {
+            tracing::error!(%error, "a shard cannot be used");
+        }
+    }
+    if let Err(error) = bootstrap::route_is_active(&parts.records, DEFAULT_ROUTE).await {
+        tracing::warn!(%error, "the route was not marked active; the next start does it");
+    }
+    // A sender that is gone asks for the same thing.
+    let _ = stop.wait_for(|stop| *stop).await;
+}
+
+/// The one line on standard output: scripts wait for it, and read the address from it.
+#[expect(clippy::print_stdout, reason = "this line is the command's output")]
+fn announce(parts: &Parts<'_>, server: &Server) {
+    let version = env!("CARGO_PKG_VERSION");
+    println!("nereus-delay {version} listening on http://{}", server.address());
+    // A closed standard output does not stop a server.
+    let _ = std::io::stdout().flush();
+    tracing::info!(data = %parts.config.server.data.display(), address = %server.address(), "listening");
+}
+
+fn warn_of_other_limits(config: &Configuration, genesis: &Genesis) {
+    let configured = config.genesis_limits();
+    if configured != genesis.limits {
+        tracing::warn!(
+            ?configured,
+            in_force = ?genesis.limits,
+            "the configured limits differ from those the route was made with; the route's hold"
+        );
+    }
+}
+
+async fn stop_signal() -> &'static str {
+    use tokio::signal::unix::{SignalKind, signal};
+
+    let (Ok(mut terminate), Ok(mut interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) else {
+        tracing::error!("signals cannot be watched; only killing the process will stop it");
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = terminate.recv() => "SIGTERM",
+        _ = interrupt.recv() => "SIGINT",
+    }
+}
+
+/// Each connection is a file; a default limit of 1,024 is soon reached.
+fn raise_open_files() {
+    match rlimit::increase_nofile_limit(OPEN_FILES) {
+        Ok(limit) if limit < OPEN_FILES => {
+            tracing::warn!(limit, wanted = OPEN_FILES, "the limit of open files is low; connections beyond it are refused");
+        }
+        Ok(_) => {}
+        Err(error) => tracing::warn!(%error, "the limit of open files could not be raised"),
+    }
+}
