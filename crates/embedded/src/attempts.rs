@@ -1,5 +1,8 @@
 //! Evidence of publication: which attempts stand at which offsets.
 
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
 use bytes::Bytes;
 
 use crate::append::AttemptEntry;
@@ -29,6 +32,32 @@ impl AppendedAttempts {
     /// Each attempt with the offset of its record.
     pub fn offsets(&self) -> impl Iterator<Item = (AttemptEntry, u64)> + '_ {
         self.entries.iter().copied().zip(self.first_offset..)
+    }
+}
+
+/// How many group commits pass between two that delete what was forgotten. A deletion is a range tombstone, which every
+/// later read of the family has to sort, so few of them are worth more than early ones.
+const COMMITS_BETWEEN: u64 = 64;
+
+/// Evidence that may go: below which order, by scope. No larger than the number of scopes.
+#[derive(Debug, Default)]
+pub(crate) struct Forgotten {
+    below: Mutex<BTreeMap<Bytes, u64>>,
+}
+
+impl Forgotten {
+    pub(crate) fn add(&self, scope: Bytes, below_order: u64) {
+        let mut below = self.below.lock().unwrap_or_else(PoisonError::into_inner);
+        let order = below.entry(scope).or_default();
+        *order = below_order.max(*order);
+    }
+
+    /// What the commit of this number deletes on its way.
+    pub(crate) fn take(&self, commit_number: u64) -> BTreeMap<Bytes, u64> {
+        if !commit_number.is_multiple_of(COMMITS_BETWEEN) {
+            return BTreeMap::new();
+        }
+        std::mem::take(&mut *self.below.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use store::gate::Gate;
 use tokio::sync::watch;
 
+use crate::attempts::Forgotten;
 use crate::database::Database;
 use crate::metadata::Sessions;
 use crate::options::EmbeddedOptions;
@@ -39,6 +40,7 @@ pub(crate) struct Core {
     pub(crate) topics: RwLock<Topics>,
     pub(crate) sessions: Sessions,
     pub(crate) hub: WatchHub,
+    pub(crate) forgotten: Forgotten,
     pub(crate) is_closed: watch::Sender<bool>,
     pub(crate) counters: Counters,
 }

@@ -265,12 +265,16 @@ fn table_options(table: Table, options: &EmbeddedOptions) -> Options {
     blocks.set_cache_index_and_filter_blocks(true);
     blocks.set_pin_l0_filter_and_index_blocks_in_cache(true);
     match table {
-        Table::Logs | Table::Topics => runs(&mut tuned),
+        // Logs are bounded by their retention, so their space is not worth the CPU.
+        Table::Logs => runs(&mut tuned, DBCompressionType::None),
+        Table::Topics => runs(&mut tuned, DBCompressionType::Lz4),
         Table::Metadata => {
             blocks.set_bloom_filter(10.0, false);
             blocks.set_optimize_filters_for_memory(true);
         }
-        Table::Meta | Table::Attempts => {}
+        // Its rows die young, and its range tombstones with them when it is flushed.
+        Table::Attempts => tuned.set_write_buffer_size(8 << 20),
+        Table::Meta => {}
     }
     tuned.set_block_based_table_factory(&blocks);
     tuned
@@ -280,9 +284,9 @@ fn table_options(table: Table, options: &EmbeddedOptions) -> Options {
 /// are never copied again: compaction moves only keys. A blob file goes when everything in it was trimmed. There is no
 /// garbage collection of blobs, which would copy old runs that live on over and over; the logs, which are trimmed all the
 /// time, have files of their own.
-fn runs(tuned: &mut Options) {
+fn runs(tuned: &mut Options, compression: DBCompressionType) {
     tuned.set_write_buffer_size(64 << 20);
     tuned.set_enable_blob_files(true);
     tuned.set_min_blob_size(1 << 10);
-    tuned.set_blob_compression_type(DBCompressionType::Lz4);
+    tuned.set_blob_compression_type(compression);
 }

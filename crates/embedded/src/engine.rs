@@ -13,7 +13,7 @@ use store::OpenError as DatabaseOpenError;
 use store::gate::Gate;
 use tokio::sync::oneshot;
 
-use crate::attempts::{self, AppendedAttempts};
+use crate::attempts::{self, AppendedAttempts, Forgotten};
 use crate::core::{AppendTime, Core, Counters};
 use crate::database::{Changes, Database, DatabaseError, Table};
 use crate::lock::{FolderLock, LockError};
@@ -137,6 +137,7 @@ impl Embedded {
             gate: Gate::new(database),
             topics: RwLock::new(topics),
             sessions: Sessions::default(),
+            forgotten: Forgotten::default(),
             is_closed: tokio::sync::watch::Sender::new(false),
             counters: Counters::default(),
         });
@@ -263,10 +264,10 @@ impl Embedded {
         attempts::list(&self.core, scope, orders)
     }
 
-    /// Lets evidence of attempts admitted below this offset go, together with the next append. After a crash before that it
-    /// may be there again.
+    /// Lets evidence of attempts admitted below this offset go, some appends later: nothing is written for it alone. Until
+    /// then [`attempts`](Self::attempts) goes on listing it, and after a crash it may again.
     pub fn forget_attempts(&self, scope: Bytes, below_order: u64) {
-        self.core.queue.push_small(Command::ForgetAttempts { scope, below_order });
+        self.core.forgotten.add(scope, below_order);
     }
 
     /// Figures for metrics. Cheap: counters and a few properties of the storage engine.

@@ -256,20 +256,27 @@ impl<'a> Group<'a> {
         writer.end_session(session, &mut self.metadata, &mut self.changes);
     }
 
-    /// Makes the group durable. `forgotten` rides along, unless there is nothing to ride with.
-    pub(crate) fn commit(mut self, forgotten: &mut BTreeMap<Bytes, u64>) -> Result<Done, rocksdb::Error> {
+    /// Puts the partitions' changes into the batch; returns whether there is anything to commit.
+    pub(crate) fn write(&mut self) -> bool {
         for partition in self.partitions.values_mut() {
             partition.write(&mut self.changes);
         }
-        if !self.changes.is_empty() {
-            for (scope, below_order) in std::mem::take(forgotten) {
-                // A scope too long to be stored has no rows.
-                if let (Some(from), Some(until)) = (attempts_bound(&scope, 0), attempts_bound(&scope, below_order)) {
-                    self.changes.delete_range(Table::Attempts, from, until);
-                }
+        !self.changes.is_empty()
+    }
+
+    /// Deletes the scopes' attempts below the orders.
+    pub(crate) fn forget(&mut self, forgotten: BTreeMap<Bytes, u64>) {
+        for (scope, below_order) in forgotten {
+            // A scope too long to be stored has no rows.
+            if let (Some(from), Some(until)) = (attempts_bound(&scope, 0), attempts_bound(&scope, below_order)) {
+                self.changes.delete_range(Table::Attempts, from, until);
             }
-            self.changes.commit()?;
         }
+    }
+
+    /// Makes the group durable.
+    pub(crate) fn commit(self) -> Result<Done, rocksdb::Error> {
+        self.changes.commit()?;
         let mut partitions = Vec::with_capacity(self.partitions.len());
         for pending in self.partitions.into_values() {
             let boundary = pending.drop_below;

@@ -140,7 +140,7 @@ impl Session for EmbeddedSession {
 impl Drop for EmbeddedSession {
     fn drop(&mut self) {
         self.core.sessions.end(self.id);
-        self.core.queue.push_small(Command::EndSession { session: self.id });
+        self.core.queue.push_end_of_session(self.id);
     }
 }
 

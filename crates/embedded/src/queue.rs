@@ -52,11 +52,6 @@ pub(crate) enum Command {
     CreateTopic(CreateTopicCommand),
     Change(ChangeCommand),
     Fence(FenceCommand),
-    /// Attempts of the scope below this order are evidence of nothing any more.
-    ForgetAttempts {
-        scope: Bytes,
-        below_order: u64,
-    },
     /// The session is over: its ephemeral records go.
     EndSession {
         session: u64,
@@ -72,8 +67,7 @@ impl Command {
                 append.records.iter().map(|record| record.len() + 4).sum::<usize>() + attempts
             }
             Command::Change(command) => command.change.byte_count(),
-            Command::Fence(_) | Command::Trim(_) | Command::CreateTopic(_) => 0,
-            Command::ForgetAttempts { .. } | Command::EndSession { .. } => 0,
+            Command::Fence(_) | Command::Trim(_) | Command::CreateTopic(_) | Command::EndSession { .. } => 0,
         }
     }
 }
@@ -141,10 +135,9 @@ impl Queue {
         self.put(command, byte_count, Some(room)).map_err(|(_, closed)| closed)
     }
 
-    /// Takes a place whether there is room or not: for commands whose number something else bounds. Does nothing on a closed
-    /// queue.
-    pub(crate) fn push_small(&self, command: Command) {
-        let _ = self.put(command, 0, None);
+    /// Takes a place whether there is room or not: there are no more of these than sessions. Does nothing on a closed queue.
+    pub(crate) fn push_end_of_session(&self, session: u64) {
+        let _ = self.put(Command::EndSession { session }, 0, None);
     }
 
     fn put(

@@ -9,6 +9,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use ports::metadata::ChangeError;
@@ -17,7 +18,7 @@ use tokio::sync::oneshot;
 use crate::append::{AppendError, Appended};
 use crate::core::{Core, Counters};
 use crate::database::Database;
-use crate::group::Group;
+use crate::group::{Done, Group};
 use crate::metadata::MetadataWriter;
 use crate::partition::PartitionState;
 use crate::queue::{AppendCommand, Command, CreateTopicCommand, FenceCommand, Queued, TrimCommand};
@@ -91,14 +92,14 @@ pub(crate) struct Writer {
     /// process, because the folder's lock keeps every other one out, and the queue such an append would come from ends with
     /// the process.
     fences: BTreeMap<Bytes, u64>,
-    /// Evidence that may go with the next group; not worth a sync of its own.
-    forgotten: BTreeMap<Bytes, u64>,
+    /// Commits that wrote something, for what is done every so many.
+    commit_number: u64,
     tail: Tail,
 }
 
 impl Writer {
     pub(crate) fn new(core: Arc<Core>, metadata: MetadataWriter) -> Writer {
-        Writer { core, metadata, fences: BTreeMap::new(), forgotten: BTreeMap::new(), tail: Tail::default() }
+        Writer { core, metadata, fences: BTreeMap::new(), commit_number: 0, tail: Tail::default() }
     }
 
     /// Serves the queue until it is closed and empty, or a commit fails.
@@ -134,8 +135,7 @@ impl Writer {
             room.push(_room);
             answers.extend(self.prepare(&mut group, command));
         }
-        let outcome = group.commit(&mut self.forgotten);
-        let done = match outcome {
+        let done = match self.commit(group) {
             Ok(done) => done,
             Err(error) => {
                 let reason = format!("the group commit failed: {error}");
@@ -156,11 +156,19 @@ impl Writer {
             partition.show();
         }
         self.tail.shrink(self.core.options.tail_bytes_max);
-        Counters::add(&self.core.counters.commit_count, 1);
-        self.core.counters.tail_bytes.store(self.tail.byte_count as u64, std::sync::atomic::Ordering::Relaxed);
+        self.core.counters.tail_bytes.store(self.tail.byte_count as u64, Ordering::Relaxed);
         done.events.iter().for_each(|event| self.core.hub.publish(event));
         answers.into_iter().for_each(Answer::give);
         Ok(())
+    }
+
+    fn commit(&mut self, mut group: Group<'_>) -> Result<Done, rocksdb::Error> {
+        if group.write() {
+            self.commit_number += 1;
+            self.core.counters.commit_count.store(self.commit_number, Ordering::Relaxed);
+            group.forget(self.core.forgotten.take(self.commit_number));
+        }
+        group.commit()
     }
 
     /// Adds the command to the group, or refuses it at once.
@@ -189,11 +197,6 @@ impl Writer {
                 *current = epoch.max(*current);
                 Some(Answer::Fenced(reply, *current))
             }
-            Command::ForgetAttempts { scope, below_order } => {
-                let below = self.forgotten.entry(scope).or_default();
-                *below = below_order.max(*below);
-                None
-            }
             Command::EndSession { session } => {
                 group.end_session(session, &mut self.metadata);
                 None
@@ -221,7 +224,7 @@ fn refuse_closed(command: Command, reason: &str) {
         Command::Trim(trim) => drop(trim.reply.send(Err(TrimError::Closed { reason }))),
         Command::CreateTopic(create) => drop(create.reply.send(Err(CreateTopicError::Closed { reason }))),
         Command::Change(change) => drop(change.reply.send(Err(ChangeError::Unavailable { reason }))),
-        Command::Fence(_) | Command::ForgetAttempts { .. } | Command::EndSession { .. } => {}
+        Command::Fence(_) | Command::EndSession { .. } => {}
     }
 }
 
