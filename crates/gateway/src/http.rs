@@ -17,7 +17,8 @@ use client::api::destination::{Destination, DestinationList, DestinationSpec};
 use client::api::message::{
     BatchReceipt, BatchRequest, Counts, Message, MessagePage, MessageReceipt, RescheduleRequest, ScheduleRequest,
 };
-use client::api::problem::{Problem, SurfaceCode};
+use client::api::pages;
+use client::api::problem::{Code, Problem, SurfaceCode};
 use client::api::topic::{RecordPage, Topic, TopicList};
 use client::duration::parse_delay_ms;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
@@ -69,6 +70,7 @@ pub(crate) fn router(gateway: Arc<Gateway>) -> Router {
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics_text))
         .route("/openapi.json", get(openapi_json))
+        .route("/errors/{code}", get(error_page).fallback(method_not_allowed("GET")))
         .fallback(any(path_not_found))
         // Handlers read bodies themselves, up to their own limits.
         .layer(DefaultBodyLimit::disable())
@@ -520,6 +522,24 @@ pub(crate) async fn list_lanes(State(gateway): Shared, RawQuery(query): RawQuery
 )]
 pub(crate) async fn list_routes(State(gateway): Shared) -> Response {
     json(200, &admin::routes(&gateway))
+}
+
+#[utoipa::path(
+    get,
+    path = "/errors/{code}",
+    params(("code" = String, Path, description = "A code, such as TOO_LATE")),
+    responses(
+        (status = 200, description = "What the code means and what to do, Markdown", body = String, content_type = "text/markdown"),
+        (status = "4XX", description = "There is no such code", body = Problem, content_type = "application/problem+json"),
+    ),
+    tag = "health"
+)]
+pub(crate) async fn error_page(Path(name): Path<String>) -> Answer {
+    let page = Code::from_name(&name).and_then(pages::page).ok_or_else(|| {
+        let detail = format!("there is no code {name:?}; nereus-delay explain lists them all");
+        Problem::new(SurfaceCode::PathNotFound, detail)
+    })?;
+    Ok(([(CONTENT_TYPE, "text/markdown; charset=utf-8")], page).into_response())
 }
 
 #[utoipa::path(

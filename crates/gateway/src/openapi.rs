@@ -32,6 +32,7 @@ use crate::http;
         http::healthz,
         http::readyz,
         http::metrics_text,
+        http::error_page,
     ),
     tags(
         (name = "messages", description = "Messages on their way"),

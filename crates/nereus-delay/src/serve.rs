@@ -51,12 +51,11 @@ const HTTP_DRAIN: Duration = Duration::from_secs(5);
 /// Sockets and files that a busy server needs.
 const OPEN_FILES: u64 = 65_536;
 
-/// Runs the server until it is told to stop.
+/// Runs the server of a checked configuration until it is told to stop.
 ///
 /// # Errors
 /// What kept it from starting, or broke it.
 pub fn serve(config: &Configuration) -> anyhow::Result<()> {
-    config.check().map_err(|broken| anyhow::anyhow!("the configuration contradicts itself:\n{broken}"))?;
     raise_open_files();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .thread_name("http")
@@ -95,7 +94,7 @@ async fn run(config: &Configuration) -> anyhow::Result<()> {
         tokio::pin!(serving);
         tokio::select! {
             served = &mut serving => served.map_err(anyhow::Error::from),
-            () = activate(&parts, &handles, &mut shards_stopped.clone()) => Ok(()),
+            () = activate(&parts, &handles) => Ok(()),
             signal = stop_signal() => {
                 tracing::info!(signal, "stopping");
                 let _ = stop_http.send(true);
@@ -413,8 +412,8 @@ fn gateway_parts(parts: &Parts<'_>, entry: RouteEntry, worker_metrics: Arc<Metri
     })
 }
 
-/// Waits until every shard is active, marks the route, and then for the end.
-async fn activate(parts: &Parts<'_>, shards: &[ShardHandle], stop: &mut watch::Receiver<bool>) {
+/// Waits until every shard is active and marks the route. Never ends: what ends a server stands beside it.
+async fn activate(parts: &Parts<'_>, shards: &[ShardHandle]) {
     for shard in shards {
         if let Err(error) = shard.active().await {
             tracing::error!(%error, "a shard cannot be used");
@@ -423,8 +422,7 @@ async fn activate(parts: &Parts<'_>, shards: &[ShardHandle], stop: &mut watch::R
     if let Err(error) = bootstrap::route_is_active(&parts.records, DEFAULT_ROUTE).await {
         tracing::warn!(%error, "the route was not marked active; the next start does it");
     }
-    // A sender that is gone asks for the same thing.
-    let _ = stop.wait_for(|stop| *stop).await;
+    std::future::pending().await
 }
 
 /// The one line on standard output: scripts wait for it, and read the address from it.

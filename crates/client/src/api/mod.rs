@@ -6,5 +6,6 @@
 pub mod admin;
 pub mod destination;
 pub mod message;
+pub mod pages;
 pub mod problem;
 pub mod topic;

@@ -1,0 +1,388 @@
+//! The command line's words: every command, flag and default, and what `--help` teaches.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+const AFTER_HELP: &str = "\
+A first round, with a server in one terminal and the rest in another:
+
+  nereus-delay serve
+  nereus-delay destination create orders --topic orders.due
+  nereus-delay schedule orders --in 30s --id order-42 --value '{\"order\":42}'
+  nereus-delay consume orders.due --follow
+
+Exit codes: 0 done, 1 failed, 2 usage, 3 conflict or too late, 4 not found, 5 outcome unknown.
+Standard output carries data only; what is said to people goes to standard error.";
+
+/// Delayed messages: hand over a message and a time; it reaches its topic no earlier than that, and may be canceled, moved or
+/// asked about until then.
+#[derive(Debug, Parser)]
+#[command(name = "nereus-delay", version, after_help = AFTER_HELP, max_term_width = 110)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+    #[command(flatten)]
+    pub global: Global,
+}
+
+/// What every command but `serve` takes.
+#[derive(Clone, Debug, Args)]
+pub struct Global {
+    /// The server that is asked
+    #[arg(long, global = true, env = "NEREUS_DELAY_SERVER", default_value = "127.0.0.1:7700", value_name = "HOST:PORT")]
+    pub server: String,
+    /// Write JSON instead of text: one object, or one object a line where there are many
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a server: the log, the shards and the topics of one data folder, and HTTP in front of them
+    Serve(ServeArgs),
+    /// Hand over a message, or a file of them, to be delivered later
+    Schedule(Box<ScheduleArgs>),
+    /// Cancel messages that have not been sent
+    Cancel(CancelArgs),
+    /// Move a message to another time
+    Reschedule(RescheduleArgs),
+    /// Show a message
+    Get(GetArgs),
+    /// List messages
+    List(ListArgs),
+    /// Count messages by status
+    Count(CountArgs),
+    /// Create, show, pause and resume destinations
+    #[command(subcommand)]
+    Destination(DestinationCommand),
+    /// List topics of the embedded log
+    #[command(subcommand)]
+    Topic(TopicCommand),
+    /// Read a topic of the embedded log
+    Consume(ConsumeArgs),
+    /// Look at shards, lanes and routes
+    #[command(subcommand)]
+    Admin(AdminCommand),
+    /// Say whether the server can do its work
+    Status,
+    /// Explain a code that an answer carries, such as TOO_LATE
+    Explain(ExplainArgs),
+    /// Write a completion script for a shell
+    Completion(CompletionArgs),
+}
+
+/// Where and how a server runs. A flag wins over its environment variable, that over the file, that over the default.
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    /// Configuration file (TOML); docs/configuration.md lists every key
+    #[arg(long, env = "NEREUS_DELAY_CONFIG", value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Data folder, made at the first start [default: nereus-delay-data]
+    #[arg(long, env = "NEREUS_DELAY_DATA", value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// Address for HTTP, on loopback; port 0 picks a free one [default: 127.0.0.1:7700]
+    #[arg(long, env = "NEREUS_DELAY_LISTEN", value_name = "HOST:PORT")]
+    pub listen: Option<SocketAddr>,
+    /// Shards of the route that the first start makes; later starts keep what is there [default: 2]
+    #[arg(long, env = "NEREUS_DELAY_SHARDS", value_name = "N")]
+    pub shards: Option<u32>,
+}
+
+/// When a message is due.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub struct WhenArgs {
+    /// From now, with units: 90s, 1h30m, 7d
+    #[arg(long = "in", value_name = "DELAY")]
+    pub delay: Option<String>,
+    /// RFC 3339 with an offset: 2026-11-30T14:00:00Z
+    #[arg(long = "at", value_name = "TIME")]
+    pub deliver_at: Option<String>,
+}
+
+/// A message, or a file of messages.
+#[derive(Debug, Args)]
+pub struct ScheduleArgs {
+    /// The destination. With --batch, for the lines that name none
+    #[arg(required_unless_present = "batch")]
+    pub destination: Option<String>,
+    /// From now, with units: 90s, 1h30m, 7d
+    #[arg(long = "in", value_name = "DELAY", conflicts_with_all = ["deliver_at", "batch"],
+          required_unless_present_any = ["deliver_at", "batch"])]
+    pub delay: Option<String>,
+    /// RFC 3339 with an offset: 2026-11-30T14:00:00Z
+    #[arg(long = "at", value_name = "TIME", conflicts_with = "batch")]
+    pub deliver_at: Option<String>,
+    /// Your own id for it: unique among live messages, good wherever a message id is
+    #[arg(long, conflicts_with = "batch")]
+    pub id: Option<String>,
+    /// The record's key: text, @FILE, or - for standard input
+    #[arg(long, value_name = "TEXT|@FILE|-", conflicts_with = "batch")]
+    pub key: Option<String>,
+    /// The record's value: text, @FILE, or - for standard input
+    #[arg(long, value_name = "TEXT|@FILE|-", conflicts_with = "batch", required_unless_present_any = ["batch", "tombstone"])]
+    pub value: Option<String>,
+    /// The value is null: what compacted topics take for a deletion
+    #[arg(long, conflicts_with_all = ["value", "batch"])]
+    pub tombstone: bool,
+    /// A header of the record; repeat for more, in order
+    #[arg(long = "header", value_name = "NAME=TEXT", conflicts_with = "batch")]
+    pub headers: Vec<String>,
+    /// From the delivery time until it is not delivered any more [default: the destination's]
+    #[arg(long, value_name = "DELAY", conflicts_with = "batch")]
+    pub expires_after: Option<String>,
+    /// Schedule every line of a file (- for standard input), each a JSON object as POST /v1/messages takes it
+    #[arg(long, value_name = "FILE.jsonl")]
+    pub batch: Option<String>,
+    /// Repeating a request with the same key gets the first answer again. With --batch, line N has KEY/N
+    #[arg(long, value_name = "KEY")]
+    pub idempotency_key: Option<String>,
+    /// How far to follow it
+    #[arg(long, value_enum, default_value_t = WaitFor::Applied)]
+    pub wait: WaitFor,
+    /// How long to follow it [default: the server's, 10s]
+    #[arg(long, value_name = "DELAY")]
+    pub timeout: Option<String>,
+}
+
+/// How far a request is followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum WaitFor {
+    /// Until it is durable in the log
+    Queued,
+    /// Until its verdict is known
+    Applied,
+    /// Until the message has ended
+    Published,
+}
+
+impl WaitFor {
+    /// As the query has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            WaitFor::Queued => "queued",
+            WaitFor::Applied => "applied",
+            WaitFor::Published => "published",
+        }
+    }
+}
+
+/// What to cancel.
+#[derive(Debug, Args)]
+pub struct CancelArgs {
+    /// Message ids, your own or the service's
+    #[arg(required = true, value_name = "ID")]
+    pub ids: Vec<String>,
+    /// Only if the message still has this version
+    #[arg(long, value_name = "N")]
+    pub if_version: Option<u64>,
+    /// Cancel several without asking
+    #[arg(long)]
+    pub yes: bool,
+}
+
+/// What to move, and where to.
+#[derive(Debug, Args)]
+pub struct RescheduleArgs {
+    /// A message id, your own or the service's
+    #[arg(value_name = "ID")]
+    pub id: String,
+    #[command(flatten)]
+    pub when: WhenArgs,
+    /// From the new delivery time until it is not delivered any more [default: as long as before]
+    #[arg(long, value_name = "DELAY")]
+    pub expires_after: Option<String>,
+    /// Only if the message still has this version
+    #[arg(long, value_name = "N")]
+    pub if_version: Option<u64>,
+}
+
+/// What to show.
+#[derive(Debug, Args)]
+pub struct GetArgs {
+    /// A message id, your own or the service's
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// Show key, value and headers too
+    #[arg(long)]
+    pub payload: bool,
+}
+
+/// What to list.
+#[derive(Debug, Args)]
+pub struct ListArgs {
+    /// Only of this destination
+    #[arg(long, value_name = "NAME")]
+    pub destination: Option<String>,
+    /// Only of this status: scheduled, retrying, publishing, uncertain, published, canceled, expired, dead_letter
+    #[arg(long)]
+    pub status: Option<String>,
+    /// Only due at or after this time (RFC 3339)
+    #[arg(long, value_name = "TIME")]
+    pub due_after: Option<String>,
+    /// Only due before this time (RFC 3339)
+    #[arg(long, value_name = "TIME")]
+    pub due_before: Option<String>,
+    /// Only ids of your own that begin so
+    #[arg(long, value_name = "TEXT")]
+    pub id_prefix: Option<String>,
+    /// At most this many
+    #[arg(long, value_name = "N", default_value_t = 100, conflicts_with = "all")]
+    pub limit: u64,
+    /// All of them
+    #[arg(long)]
+    pub all: bool,
+    /// Show key, value and headers too (with --json)
+    #[arg(long)]
+    pub payload: bool,
+}
+
+/// What to count.
+#[derive(Debug, Args)]
+pub struct CountArgs {
+    /// Only of this destination
+    #[arg(long, value_name = "NAME")]
+    pub destination: Option<String>,
+}
+
+/// What to do with destinations.
+#[derive(Debug, Subcommand)]
+pub enum DestinationCommand {
+    /// Create a destination, or change it; the same settings again change nothing
+    Create(Box<DestinationArgs>),
+    /// Show a destination
+    Get {
+        /// Its name
+        name: String,
+    },
+    /// List destinations
+    List,
+    /// Hold a destination's deliveries back; messages are still taken, and none is lost by waiting
+    Pause {
+        /// Its name
+        name: String,
+        /// Do it without asking
+        #[arg(long)]
+        yes: bool,
+    },
+    /// Let a paused destination's deliveries go on
+    Resume {
+        /// Its name
+        name: String,
+    },
+}
+
+/// A destination's settings.
+#[derive(Debug, Args)]
+pub struct DestinationArgs {
+    /// Its name
+    pub name: String,
+    /// The embedded topic; made when there is none
+    #[arg(long, value_name = "TOPIC")]
+    pub topic: String,
+    /// The topic's partitions [default: 1, or what the topic has]
+    #[arg(long, value_name = "N")]
+    pub partitions: Option<u32>,
+    /// The longest delay, such as 10y
+    #[arg(long, value_name = "DELAY")]
+    pub max_delay: Option<String>,
+    /// From delivery time to expiry where a message states none, such as 30d
+    #[arg(long, value_name = "DELAY")]
+    pub expires_after: Option<String>,
+    /// Longest wait after a first failed attempt, such as 1s; the wait is drawn evenly from zero to it
+    #[arg(long, value_name = "DELAY")]
+    pub initial_backoff: Option<String>,
+    /// Longest wait between attempts, such as 5m
+    #[arg(long, value_name = "DELAY")]
+    pub max_backoff: Option<String>,
+    /// Attempts in all
+    #[arg(long, value_name = "N")]
+    pub max_attempts: Option<u32>,
+    /// From the first attempt to the last, such as 24h
+    #[arg(long, value_name = "DELAY")]
+    pub max_retry_duration: Option<String>,
+    /// Check the settings, change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// What to do with topics.
+#[derive(Debug, Subcommand)]
+pub enum TopicCommand {
+    /// List topics
+    List,
+    /// Show a topic's partitions
+    Get {
+        /// Its name
+        name: String,
+    },
+}
+
+/// What to read.
+#[derive(Debug, Args)]
+pub struct ConsumeArgs {
+    /// The topic
+    pub topic: String,
+    /// Begin with the first record that is kept [default without --follow]
+    #[arg(long, conflicts_with = "offset")]
+    pub from_beginning: bool,
+    /// Begin at this offset; needs --partition
+    #[arg(long, value_name = "N", requires = "partition")]
+    pub offset: Option<u64>,
+    /// Read this partition only [default: all]
+    #[arg(long, value_name = "N")]
+    pub partition: Option<u32>,
+    /// Go on as records come; begins behind the last record unless told otherwise
+    #[arg(long, short = 'f')]
+    pub follow: bool,
+    /// Stop after this many records
+    #[arg(long, value_name = "N")]
+    pub max: Option<u64>,
+    /// Show headers too
+    #[arg(long)]
+    pub headers: bool,
+}
+
+/// What operators look at.
+#[derive(Debug, Subcommand)]
+pub enum AdminCommand {
+    /// List shards with their state, load and totals
+    Shards,
+    /// List lanes: the independent queues, one a destination partition and shard
+    Lanes {
+        /// Only of this destination
+        #[arg(long, value_name = "NAME")]
+        destination: Option<String>,
+    },
+    /// List routes
+    Routes,
+}
+
+/// What to explain.
+#[derive(Debug, Args)]
+pub struct ExplainArgs {
+    /// The code; without one, all are listed
+    pub code: Option<String>,
+}
+
+/// For which shell.
+#[derive(Debug, Args)]
+pub struct CompletionArgs {
+    /// The shell
+    pub shell: clap_complete::Shell,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::Cli;
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}
