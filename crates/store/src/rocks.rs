@@ -39,7 +39,7 @@ const KEY_OVERHEAD_BYTES: usize = 8;
 pub struct StoreOptions {
     /// When a family's memtable is written to disk, in bytes, unless memory runs short before. Default 64 MiB.
     ///
-    /// An idle store keeps about 6 % of it and 1 MiB in memory.
+    /// An idle store keeps about 2 % of it and 1 MiB in memory.
     pub write_buffer_bytes_max: usize,
     /// How much write-ahead log is kept, and so read at the next open, in bytes. Default 192 MiB.
     pub log_bytes_max: u64,
