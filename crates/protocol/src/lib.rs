@@ -34,6 +34,7 @@ pub mod text;
 
 mod framing;
 mod reader;
+mod schema;
 
 /// Messages of protocol body version 1, generated from `proto/v1`: the registry's own types, field by field.
 #[allow(missing_docs, clippy::all, clippy::pedantic)]

@@ -216,7 +216,7 @@ pub fn decode(value: &Bytes) -> Result<LogRecord, RecordError> {
     {
         return Err(unactivated(frame.kind, tuple));
     }
-    canonical::check(&log, &frame.payload).map_err(at(Part::Envelope))?;
+    canonical::check::<v1::ShardLogEnvelope>(&frame.payload).map_err(at(Part::Envelope))?;
     check_versions(&tuple).map_err(at(Part::Envelope))?;
     match log.record {
         Some(Record::ClientCommand(envelope)) => decode_command(envelope).map(LogRecord::Command),

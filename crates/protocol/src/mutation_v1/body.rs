@@ -6,7 +6,7 @@ use prost::Message;
 
 use super::evidence;
 use super::shape::{Shape, rule, shapes};
-use crate::canonical::{DecodeError, decode_canonical};
+use crate::canonical::{Canonical, DecodeError, decode_canonical};
 use crate::derived;
 use crate::field::{self, Fault, FieldError, Within};
 use crate::hash::{Hash, Preimage};
@@ -221,7 +221,7 @@ impl MutationBodyV1 {
     }
 
     pub(super) fn decode(envelope: &Envelope) -> Result<Self, DecodeError> {
-        fn body<M: Message + Default>(envelope: &Envelope) -> Result<Box<M>, DecodeError> {
+        fn body<M: Canonical>(envelope: &Envelope) -> Result<Box<M>, DecodeError> {
             Ok(Box::new(decode_canonical(&envelope.body)?))
         }
         let body = match envelope.mutation_type {

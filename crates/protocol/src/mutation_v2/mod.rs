@@ -251,7 +251,7 @@ impl MutationBody {
                         return Err(FieldError::new("kind", Fault::UnknownValue { found: proto.kind.into() }).into());
                     }
                 }
-                canonical::check(&proto, bytes)?;
+                canonical::check::<v2::ShardControl>(bytes)?;
                 Self::ShardControl(ShardControl::from_proto(proto)?)
             }
             MutationType::ReplayDeadLetter

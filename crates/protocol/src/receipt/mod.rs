@@ -47,7 +47,7 @@ mod sealed {
 
     /// How one receipt's payload is written and read.
     pub trait Payload: Sized {
-        type Proto: prost::Message + Default;
+        type Proto: crate::canonical::Canonical;
         const DIGEST_DOMAIN: &'static str;
 
         fn from_proto(proto: Self::Proto) -> Result<Self, DecodeError>;

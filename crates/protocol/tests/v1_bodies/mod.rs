@@ -14,6 +14,7 @@ use v1::author_identity::Author;
 use v1::external_delivery_identity::Identity;
 use v1::publish_evidence::Branch;
 
+#[allow(unused_imports, reason = "each test file uses a part")]
 pub(crate) use self::broken::broken;
 use self::control::{apply, control_ref, delete_confirmed, payloads, resources, retire};
 

@@ -313,7 +313,7 @@ pub(super) fn code(node: &Node<'_>, key: &str) -> Result<u32, Problem> {
 }
 
 /// A message given as its canonical bytes.
-fn proto<M: Message + Default>(node: &Node<'_>) -> Result<M, Problem> {
+fn proto<M: canonical::Canonical>(node: &Node<'_>) -> Result<M, Problem> {
     canonical::decode_canonical(&node.bytes()?).map_err(|error| Problem::refused("protobuf", error))
 }
 
