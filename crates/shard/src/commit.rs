@@ -16,7 +16,7 @@ use protocol::position::SourcePosition;
 use protocol::record::{self, LogRecord, RecordError};
 
 use crate::effect::Effect;
-use crate::machine::verdict::RecordResult;
+use crate::machine::verdict::{RecordResult, Rule};
 use crate::machine::{self, ApplyError, GenesisRefusal, SourceRecord};
 use crate::state::constitution::{Bindings, Constitution};
 use crate::state::keys::meta;
@@ -27,9 +27,6 @@ use crate::store::{CommitError, Family, Read, Store, StoreError};
 
 /// The version of keys and rows that this build writes, and the newest it reads.
 pub const FORMAT_VERSION: u32 = 1;
-
-/// The expiry index's mark is raised in steps of this, not at every fence.
-const EXPIRY_MARK_STEP_MS: i64 = 60_000;
 
 /// Which shard a store must be of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -189,7 +186,7 @@ impl<S: Store> Shard<S> {
         let mut transaction = match &self.state {
             Some(state) => state.begin(&self.store),
             None => {
-                let constitution = machine::begin(record::decode(&first.frame), &self.identity.genesis_hash)?;
+                let constitution = machine::begin(record::decode(&first.frame), &self.identity)?;
                 let mut transaction = State::founded(constitution).begin(&self.store);
                 results.push(found(&mut transaction, first));
                 transaction
@@ -198,18 +195,16 @@ impl<S: Store> Shard<S> {
         let rest = &run[results.len()..];
         let decoded: Vec<_> = rest.iter().map(|record| record::decode(&record.frame)).collect();
         prefetch(&mut transaction, &decoded)?;
-        for (record, decoded) in rest.iter().zip(decoded) {
+        for (record, decoded) in rest.iter().copied().zip(decoded) {
             let result = machine::apply(&mut transaction, record, decoded)?;
             results.push(Applied { position: record.position.clone(), result });
         }
 
         let (mut batch, effects, finished) = transaction.finish();
-        if finished.expiry_floor_ms >= self.low_water.mark(low_water::EXPIRY) + EXPIRY_MARK_STEP_MS {
-            self.low_water.raise(low_water::EXPIRY, finished.expiry_floor_ms);
-        }
-        self.low_water.write(&effects, &mut batch);
+        let marks = self.low_water.write(finished.expiry_floor_ms, &effects, &mut batch);
         let (keys_written, bytes_written) = (batch.len(), batch.byte_count());
         self.store.commit(batch)?;
+        self.low_water.install(marks);
         let committed = Committed {
             results,
             effects,
@@ -224,23 +219,32 @@ impl<S: Store> Shard<S> {
         Ok(committed)
     }
 
-    /// The part of a run behind the applied position. A record at it must be that very record.
-    fn behind_applied<'r>(&self, run: &'r [SourceRecord]) -> Result<&'r [SourceRecord], ApplyError> {
-        let Some(applied) = &self.applied else { return Ok(run) };
-        let mut known = 0;
+    /// The records of a run that are not applied yet. They must ascend, and one at a known position must be that very record:
+    /// anything else would apply the log in another order than its own.
+    fn behind_applied<'r>(&self, run: &'r [SourceRecord]) -> Result<Vec<&'r SourceRecord>, ApplyError> {
+        let mut new: Vec<&SourceRecord> = Vec::with_capacity(run.len());
         for record in run {
-            match record.position.compare(applied) {
-                Some(Ordering::Less) => known += 1,
-                Some(Ordering::Equal) if record.position == *applied => known += 1,
-                Some(Ordering::Greater) => break,
-                Some(Ordering::Equal) | None => {
-                    return Err(ApplyError::Integrity {
-                        detail: format!("record at {:?} does not follow {applied:?}", record.position),
-                    });
-                }
+            let position = &record.position;
+            let is_applied = self
+                .applied
+                .as_ref()
+                .is_some_and(|applied| position == applied || position.compare(applied) == Some(Ordering::Less));
+            if is_applied {
+                continue;
+            }
+            let last = new.last().map(|record| &record.position).or(self.applied.as_ref());
+            let follows = match last {
+                Some(last) => position.compare(last) == Some(Ordering::Greater),
+                None => position.shard() == self.identity.shard,
+            };
+            if follows {
+                new.push(record);
+            } else if !new.iter().any(|record| record.position == *position) {
+                let detail = format!("record at {position:?} does not follow {last:?}");
+                return Err(ApplyError::Integrity { detail });
             }
         }
-        Ok(&run[known..])
+        Ok(new)
     }
 
     fn nothing_to_commit(&self) -> Committed {
@@ -354,7 +358,7 @@ fn found(transaction: &mut Transaction<'_>, record: &SourceRecord) -> Applied {
     let constitution = (*transaction.constitution).clone();
     transaction.set_constitution(constitution);
     transaction.progress.applied_position = record.position.to_bytes().into();
-    let result = RecordResult::Control { operation_id: [0; 32], code: StableCode::Ok };
+    let result = RecordResult::Control { operation_id: [0; 32], code: StableCode::Ok, rule: Rule::None };
     Applied { position: record.position.clone(), result }
 }
 

@@ -33,7 +33,7 @@ fn resolve(transaction: &mut Transaction<'_>, at: &At<'_>, entry: &Outcome) -> R
     after.open.remove(index);
     settle_beside(&mut after, at, entry);
     if after.is_live() {
-        settle_absent(transaction, &mut after);
+        settle_absent(&mut after, transaction.closed_ms());
     }
     transaction.replace(entry.message, Some(&row), after)?;
     Ok(true)
@@ -41,11 +41,11 @@ fn resolve(transaction: &mut Transaction<'_>, at: &At<'_>, entry: &Outcome) -> R
 
 /// One attempt of a live generation is proven absent. Work that waits is of the plainest kind the rest allows; a generation
 /// without work and without anything else open gets one retry.
-fn settle_absent(transaction: &Transaction<'_>, after: &mut row::Message) {
+fn settle_absent(after: &mut row::Message, closed_ms: i64) {
     if after.is_reversible() {
         after.set_work(after.waiting_work());
     } else if after.work() == row::Work::None && after.open.is_empty() {
-        if after.expire_at_ms <= transaction.closed_ms() {
+        if after.expire_at_ms <= closed_ms {
             load::conclude_expired(after);
         } else {
             after.set_work(after.waiting_work());
@@ -53,5 +53,55 @@ fn settle_absent(transaction: &Transaction<'_>, after: &mut row::Message) {
     }
     if !after.has_uncertain_attempt() && after.is_live() {
         after.possible_duplicate = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::generation::MessageState;
+
+    /// A generation whose attempts 1 and up had these outcomes: `true` is uncertain, `false` still publishing. No policy that
+    /// can be activated today leaves one without work, so the log cannot tell this story yet.
+    fn held(open: &[bool]) -> row::Message {
+        let attempts = open.iter().zip(1..);
+        row::Message {
+            expire_at_ms: 100,
+            attempts_used: 3,
+            attempts_charged: 1,
+            possible_duplicate: true,
+            open: attempts
+                .map(|(uncertain, attempt)| row::OpenAttempt { attempt, uncertain: *uncertain, ..Default::default() })
+                .collect(),
+            ..row::Message::default()
+        }
+    }
+
+    #[test]
+    fn absence_schedules_one_retry_when_nothing_else_is_open() {
+        let mut after = held(&[]);
+        settle_absent(&mut after, 99);
+        assert_eq!((after.state(), after.possible_duplicate), (MessageState::RetryWait, false));
+        // And only one: what waits already stays as it is.
+        let once = after.clone();
+        settle_absent(&mut after, 99);
+        assert_eq!(after, once);
+    }
+
+    #[test]
+    fn absence_schedules_nothing_while_another_attempt_is_open() {
+        for open in [true, false] {
+            let mut after = held(&[open]);
+            settle_absent(&mut after, 99);
+            assert_eq!((after.work(), after.state()), (row::Work::None, MessageState::Uncertain));
+            assert_eq!(after.possible_duplicate, open);
+        }
+    }
+
+    #[test]
+    fn absence_behind_the_deadline_expires() {
+        let mut after = held(&[]);
+        settle_absent(&mut after, 100);
+        assert_eq!(after.state(), MessageState::Expired);
     }
 }

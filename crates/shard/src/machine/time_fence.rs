@@ -39,18 +39,18 @@ pub(crate) fn apply(
     let visits_max = body.expire_max.min(limits.expire_per_fence_max);
     transaction.progress.closed_ms = transaction.progress.closed_ms.max(body.close_through_ms);
     let visited = sweep(transaction, visits_max)?;
-    if visited == visits_max {
-        transaction.emit(Effect::SweepUnfinished);
-    }
     Ok(RecordResult::Owner { accepted: visited, failed: 0 })
 }
 
-/// Visits closed deadlines, at most `visits_max`. A generation that is publishing or held is left to its outcome, which will
+/// Visits closed deadlines, at most `visits_max`, and says when that was not all. A generation that is publishing or held is left to its outcome, which will
 /// end it; its key goes all the same, so that no later sweep meets it again.
 fn sweep(transaction: &mut Transaction<'_>, visits_max: u32) -> Result<u32, ApplyError> {
     let range = timeline::expiries(transaction.expiry_floor_ms, transaction.closed_ms());
-    let limit = usize::try_from(visits_max).unwrap_or(usize::MAX);
-    let due = transaction.scan(Family::Timeline, range, limit)?;
+    let visits_max = usize::try_from(visits_max).unwrap_or(usize::MAX);
+    // One more than may be visited tells whether any is left.
+    let mut due = transaction.scan(Family::Timeline, range, visits_max.saturating_add(1))?;
+    let is_finished = due.len() <= visits_max;
+    due.truncate(visits_max);
     for (key, value) in &due {
         let entry: row::TimelineEntry = envelope::decode(value)?;
         let message = message_uuid(&entry.message)
@@ -61,8 +61,10 @@ fn sweep(transaction: &mut Transaction<'_>, visits_max: u32) -> Result<u32, Appl
         let (expire_at_ms, _) = timeline::decode_expiry(key)?;
         transaction.expiry_floor_ms = expire_at_ms;
     }
-    if due.len() < limit {
+    if is_finished {
         transaction.expiry_floor_ms = transaction.closed_ms();
+    } else {
+        transaction.emit(Effect::SweepUnfinished);
     }
     Ok(u32::try_from(due.len()).unwrap_or(u32::MAX))
 }

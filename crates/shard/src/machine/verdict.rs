@@ -1,5 +1,7 @@
 //! What a record came to: the result of a command, of a position, of an owner's or operator's record.
 
+use std::fmt;
+
 use protocol::code::StableCode;
 use protocol::id::{CommandId, MessageId};
 
@@ -112,6 +114,41 @@ impl Rule {
     /// The rule of a persisted number; [`Rule::None`] for one of a newer version.
     pub fn from_number(number: u32) -> Rule {
         Rule::ALL.into_iter().find(|rule| *rule as u32 == number).unwrap_or(Rule::None)
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Rule::None => "no further rule",
+            Rule::CommandTooOld => "the command was prepared too long ago",
+            Rule::CommandInFuture => "the command's id is ahead of the log's clock",
+            Rule::RetryUntilMismatch => "the retry deadline does not follow from the command's id",
+            Rule::MessageTooOld => "the message's id was made too long ago",
+            Rule::MessageInFuture => "the message's id is ahead of the log's clock",
+            Rule::WindowTooShort => "too little time between delivery and expiry",
+            Rule::DelayTooLong => "delivery is too far ahead",
+            Rule::LifetimeTooLong => "expiry is too far ahead",
+            Rule::DeadlineClosed => "the expiry has passed",
+            Rule::ActiveMessages => "the shard holds as many live messages as it may",
+            Rule::ActiveBytes => "the shard holds as many bytes of live messages as it may",
+            Rule::BusinessKeyInUse => "the id is in use by a live message",
+            Rule::ReservedHeader => "a header's name is reserved for delivery",
+            Rule::NullMarker => "the null marker contradicts the record",
+            Rule::AdapterMismatch => "the metadata is of another kind of destination",
+            Rule::BusinessKeyTooLong => "the id is too long",
+            Rule::IntervalTooWide => "the trusted interval is too wide",
+            Rule::HoldPolicy => "a policy that holds attempts for evidence is not supported",
+            Rule::InvalidBody => "the body contradicts itself",
+            Rule::NotTheOwner => "another owner's record is in force",
+            Rule::Signature => "the signature does not verify",
+            Rule::WrongShard => "it is for another shard",
+            Rule::FenceNotProven => "the fence's time does not prove it",
+            Rule::NotBuilt => "this version does not carry it out",
+            Rule::GenesisRepeated => "the shard has its genesis",
+            Rule::TooManyEntries => "more entries than one record may have",
+            Rule::LastKey => "the last key of a role may not go",
+        })
     }
 }
 
@@ -228,5 +265,7 @@ pub enum RecordResult {
         operation_id: [u8; 32],
         /// Its result.
         code: StableCode,
+        /// Which rule of the code.
+        rule: Rule,
     },
 }

@@ -3,6 +3,7 @@
 //! A sort key is a few bytes that order the same way on every shard, so that whoever asks several shards can merge their pages
 //! and continue all of them from one cursor.
 
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -13,12 +14,13 @@ use crate::state::generation::MessageState;
 use crate::state::keys::dedupe;
 use crate::state::keys::timeline::{self, DueKey};
 use crate::state::{LaneNo, MessageUuid, Seq, envelope, message_uuid, row};
-use crate::store::{Family, Read, StoreError};
+use crate::store::{Family, Pair, Read, StoreError};
 
 /// In which order a list comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListOrder {
-    /// By the time the message can next be admitted; only messages that wait.
+    /// By the time the message can next be admitted; only messages that can be. A retry that would come behind its deadline
+    /// waits for the fence alone and is not among them.
     Due,
     /// By the time it died; only dead letters.
     DeadLetters,
@@ -91,11 +93,13 @@ pub fn list(
     limit: usize,
     rows_max: usize,
 ) -> Result<ListPage, StoreError> {
+    let (limit, rows_max) = (limit.max(1), rows_max.max(1));
     let request = Request { read, partition, filter, after, limit, rows_max, closed_ms: progress(read)?.closed_ms };
     match filter.order() {
-        ListOrder::Due => request
-            .by_time(|lane_no, from_ms| timeline::due_from(lane_no, DueKey { eligible_at_ms: from_ms, seq: Seq(0) })),
-        ListOrder::DeadLetters => request.by_time(timeline::dead_letters),
+        ListOrder::Due => request.by_time(timeline::due_from),
+        ListOrder::DeadLetters => {
+            request.by_time(|lane_no, from| timeline::dead_letters(lane_no, from.eligible_at_ms, from.seq))
+        }
         ListOrder::BusinessKey => request.by_business_key(),
         ListOrder::MessageId => request.by_message_id(),
     }
@@ -116,14 +120,14 @@ impl Request<'_> {
         let from = self.after.map_or_else(Bytes::new, successor);
         let pairs = self.read.scan(Family::Messages, &from, &[0xff; 17], self.rows_max)?;
         let keys = pairs.iter().filter_map(|(key, _)| Some((key.clone(), message_uuid(key)?)));
-        self.collect(keys, pairs.len() < self.rows_max)
+        self.collect(keys, self.more_behind(&pairs).cloned())
     }
 
     fn by_business_key(&self) -> Result<ListPage, StoreError> {
         let prefix = self.filter.business_key_prefix.clone().unwrap_or_default();
         let (from, until) = dedupe::business_keys(&prefix, self.after);
         let pairs = self.read.scan(Family::Dedupe, &from, &until, self.rows_max)?;
-        let is_last = pairs.len() < self.rows_max;
+        let more_behind = self.more_behind(&pairs).map(dedupe::decode_business_key);
         let mut keys = Vec::with_capacity(pairs.len());
         for (key, value) in &pairs {
             let entry: row::BusinessKey = envelope::decode(value)?;
@@ -131,32 +135,34 @@ impl Request<'_> {
                 keys.push((dedupe::decode_business_key(key), message));
             }
         }
-        self.collect(keys.into_iter(), is_last)
+        self.collect(keys.into_iter(), more_behind)
+    }
+
+    /// The last key of a full page: more may stand behind it.
+    fn more_behind<'p>(&self, pairs: &'p [Pair]) -> Option<&'p Bytes> {
+        pairs.last().filter(|_| pairs.len() >= self.rows_max).map(|(key, _)| key)
     }
 
     /// Merges a time index over the lanes of the wanted profiles.
-    fn by_time(&self, range: impl Fn(LaneNo, i64) -> (Bytes, Bytes)) -> Result<ListPage, StoreError> {
-        let from_ms = self.after.and_then(|after| after.first_chunk::<8>()).map_or(0, |time| i64::from_be_bytes(*time));
+    fn by_time(&self, range: impl Fn(LaneNo, DueKey) -> (Bytes, Bytes)) -> Result<ListPage, StoreError> {
+        let from = self.after.and_then(|after| first_behind(after, self.partition)).unwrap_or(DueKey::MIN);
         let wanted: Vec<LaneNo> = lanes(self.read)?
             .into_iter()
             .filter(|(_, lane)| self.filter.profile_ids.as_ref().is_none_or(|ids| ids.contains(&lane.profile_id)))
             .map(|(lane_no, _)| lane_no)
             .collect();
-        let rows_max = (self.rows_max / wanted.len().max(1)).max(self.limit.min(100)).max(1);
+        let rows_max = (self.rows_max / wanted.len().max(1)).max(self.limit.min(100));
         let mut keys = Vec::new();
         // Behind the last key of a lane that has more, other lanes' keys are ahead of what was looked at.
         let mut looked_through: Option<Bytes> = None;
         for lane_no in wanted {
-            let (from, until) = range(lane_no, from_ms);
+            let (from, until) = range(lane_no, from);
             let pairs = self.read.scan(Family::Timeline, &from, &until, rows_max)?;
             for (key, value) in &pairs {
                 let (_, time_ms, seq) = timeline::decode_dead_letter(key)?;
-                let sort_key = time_sort_key(time_ms, self.partition, seq);
                 let entry: row::TimelineEntry = envelope::decode(value)?;
-                if self.after.is_none_or(|after| sort_key[..] > *after)
-                    && let Some(message) = message_uuid(&entry.message)
-                {
-                    keys.push((sort_key, message));
+                if let Some(message) = message_uuid(&entry.message) {
+                    keys.push((time_sort_key(time_ms, self.partition, seq), message));
                 }
             }
             if let (true, Some((key, _))) = (pairs.len() == rows_max, pairs.last()) {
@@ -169,31 +175,42 @@ impl Request<'_> {
         if let Some(bound) = &looked_through {
             keys.retain(|(sort_key, _)| sort_key <= bound);
         }
-        let mut page = self.collect(keys.into_iter(), true)?;
-        page.looked_through = page.looked_through.or(looked_through);
-        Ok(page)
+        self.collect(keys.into_iter(), looked_through)
     }
 
-    /// Reads the messages behind ascending keys until the page is full.
-    fn collect(&self, keys: impl Iterator<Item = (Bytes, MessageUuid)>, is_last: bool) -> Result<ListPage, StoreError> {
-        let mut page = ListPage::default();
-        let mut last = None;
+    /// Reads the messages behind ascending keys until the page is full. When it does not fill, everything up to `looked_through`
+    /// was looked at.
+    fn collect(
+        &self,
+        keys: impl Iterator<Item = (Bytes, MessageUuid)>,
+        looked_through: Option<Bytes>,
+    ) -> Result<ListPage, StoreError> {
+        let mut page = ListPage { items: Vec::new(), looked_through };
         for (sort_key, message) in keys {
             let view = message_behind(self.read, message, self.closed_ms)?;
-            last = Some(sort_key.clone());
             if let Some(view) = view.filter(|view| self.filter.accepts(view)) {
-                page.items.push((sort_key, view));
+                page.items.push((sort_key.clone(), view));
                 if page.items.len() == self.limit {
-                    page.looked_through = last;
+                    page.looked_through = Some(sort_key);
                     return Ok(page);
                 }
             }
         }
-        if !is_last {
-            page.looked_through = last;
-        }
         Ok(page)
     }
+}
+
+/// The first place in this partition's time index that sorts behind a cursor, which may be another partition's.
+fn first_behind(after: &[u8], partition: u32) -> Option<DueKey> {
+    let (time, rest) = after.split_first_chunk::<8>()?;
+    let (of_partition, rest) = rest.split_first_chunk::<4>()?;
+    let (seq, _) = rest.split_first_chunk::<8>()?;
+    let at = DueKey { eligible_at_ms: i64::from_be_bytes(*time).max(0), seq: Seq(u64::from_be_bytes(*seq)) };
+    Some(match u32::from_be_bytes(*of_partition).cmp(&partition) {
+        Ordering::Less => DueKey { seq: Seq(0), ..at },
+        Ordering::Equal => at.successor(),
+        Ordering::Greater => at.next_millisecond(),
+    })
 }
 
 /// Orders by time, then by partition, then by the shard's own sequence.

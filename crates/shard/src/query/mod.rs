@@ -39,6 +39,15 @@ pub fn progress(read: &dyn Read) -> Result<row::Progress, StoreError> {
     }
 }
 
+/// Whether a destination's gate is closed.
+///
+/// # Errors
+/// When the store does not answer.
+pub fn profile_is_paused(read: &dyn Read, profile_id: &[u8]) -> Result<bool, StoreError> {
+    let gate = read.get(Family::Meta, &meta::profile_gate(profile_id))?;
+    Ok(gate.map(|gate| envelope::decode::<row::ProfileGate>(&gate)).transpose()?.is_some_and(|gate| gate.paused))
+}
+
 /// A message by its uuid, `None` when it is unknown or its retention is over.
 ///
 /// # Errors

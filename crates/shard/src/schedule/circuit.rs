@@ -53,8 +53,13 @@ pub struct Circuit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Closed,
-    Open { until: Duration },
-    Probing,
+    Open {
+        until: Duration,
+    },
+    /// The pause that ended at `until` is over and its probe is under way.
+    Probing {
+        until: Duration,
+    },
 }
 
 impl Circuit {
@@ -69,15 +74,15 @@ impl Circuit {
             State::Closed => Allowance::All,
             State::Open { until } if now < until => Allowance::NothingUntil(until),
             State::Open { .. } => Allowance::Probe,
-            State::Probing => Allowance::NothingUntilProbed,
+            State::Probing { .. } => Allowance::NothingUntilProbed,
         }
     }
 
-    /// A message was claimed. On an open circuit whose time is over it is the probe.
-    pub fn claimed(&mut self) {
-        if let State::Open { .. } = self.state {
-            self.state = State::Probing;
-        }
+    /// A message was claimed. On an open circuit whose time is over it is the probe, which the answer says.
+    pub fn claimed(&mut self) -> bool {
+        let State::Open { until } = self.state else { return false };
+        self.state = State::Probing { until };
+        true
     }
 
     /// The lane worked: an attempt came back published, or with a verdict about its message.
@@ -97,10 +102,10 @@ impl Circuit {
         self.state = State::Open { until: now + pause };
     }
 
-    /// A claimed message came to nothing before it could tell anything about the lane.
-    pub fn released(&mut self, now: Duration) {
-        if self.state == State::Probing {
-            self.state = State::Open { until: now };
+    /// The probe came to nothing before it could tell anything about the lane: another may go.
+    pub fn released(&mut self) {
+        if let State::Probing { until } = self.state {
+            self.state = State::Open { until };
         }
     }
 
@@ -109,7 +114,7 @@ impl Circuit {
         match self.state {
             State::Closed => CircuitState::Closed,
             State::Open { until } => CircuitState::Open { until },
-            State::Probing => CircuitState::HalfOpen,
+            State::Probing { .. } => CircuitState::HalfOpen,
         }
     }
 
@@ -137,7 +142,7 @@ mod tests {
         circuit.failed(seconds(10));
         assert_eq!(circuit.allowance(seconds(10)), Allowance::NothingUntil(seconds(11)));
         assert_eq!(circuit.allowance(seconds(11)), Allowance::Probe);
-        circuit.claimed();
+        assert!(circuit.claimed());
         assert_eq!(circuit.allowance(seconds(11)), Allowance::NothingUntilProbed);
         circuit.succeeded();
         assert_eq!(circuit.allowance(seconds(11)), Allowance::All);
@@ -173,7 +178,7 @@ mod tests {
         let mut circuit = circuit();
         circuit.failed(seconds(0));
         circuit.claimed();
-        circuit.released(seconds(4));
+        circuit.released();
         assert_eq!(circuit.allowance(seconds(4)), Allowance::Probe);
     }
 }

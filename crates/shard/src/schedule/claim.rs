@@ -139,7 +139,21 @@ impl Claims {
 
 /// An attempt whose admission is durable: the only thing a destination accepts.
 ///
-/// There is no public constructor; see [`Committed::admit`].
+/// There is no public constructor; see [`Committed::admit`]. Who has one may read it:
+///
+/// ```
+/// fn message_of(attempt: &shard::schedule::claim::AdmittedAttempt) -> protocol::id::MessageId {
+///     attempt.message_id()
+/// }
+/// ```
+///
+/// and who has none cannot make one (invariant 2), not even of another:
+///
+/// ```compile_fail
+/// fn retried(attempt: shard::schedule::claim::AdmittedAttempt) -> shard::schedule::claim::AdmittedAttempt {
+///     shard::schedule::claim::AdmittedAttempt { attempt: 2, ..attempt }
+/// }
+/// ```
 #[derive(Clone, Debug)]
 pub struct AdmittedAttempt {
     lane_no: LaneNo,
@@ -225,13 +239,16 @@ pub struct Admissions {
 
 impl Committed {
     /// Turns the admissions of this commit into attempts that may be sent: those of the owner run `epoch`, `worker_run_id`
-    /// which this run still claims in the admitted revision. Each claim gives its material once.
+    /// which this run still claims in the admitted revision. Each claim gives its material once. What another owner admitted
+    /// before this run's OWNER_EPOCH is not among them, nor among the unclaimed: it may have been sent.
     pub fn admit(&self, claims: &mut Claims, shard: ShardId, epoch: u64, worker_run_id: [u8; 16]) -> Admissions {
         let mut admissions = Admissions::default();
         if (self.owner_epoch, self.worker_run_id) != (epoch, worker_run_id) {
             return admissions;
         }
-        for effect in self.effects() {
+        let is_change = |effect: &Effect| matches!(effect, Effect::OwnerChanged { .. });
+        let of_this_run = self.effects.iter().rposition(is_change).map_or(0, |change| change + 1);
+        for effect in &self.effects[of_this_run..] {
             let Effect::Admitted { lane_no, message, generation, attempt, log_rev, admission } = effect else {
                 continue;
             };

@@ -7,6 +7,7 @@ use protocol::code::StableCode;
 
 use super::circuit::{Allowance, Circuit, CircuitConfig};
 use super::window::DueWindow;
+use crate::state::MessageUuid;
 
 /// Whether the owner can send to a lane's destination now. Never an input of apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +76,8 @@ pub struct Lane {
     pub load: Load,
     /// Where the scheduler finds the lane again.
     pub(crate) lined_up: Option<LinedUp>,
+    /// The message that probes the lane's circuit.
+    pub(crate) probe: Option<MessageUuid>,
     /// Keys taken out of the timeline since the lane's low-water mark was last raised.
     pub(crate) keys_gone: usize,
 }
@@ -98,7 +101,17 @@ impl Lane {
             window,
             load: Load::default(),
             lined_up: None,
+            probe: None,
             keys_gone: 0,
+        }
+    }
+
+    /// A message gives its permits back, and the place of the probe if it was that.
+    pub(crate) fn give_back(&mut self, message: MessageUuid, cost: u64) {
+        self.load.sub(cost);
+        if self.probe == Some(message) {
+            self.probe = None;
+            self.circuit.released();
         }
     }
 

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, VecDeque};
 pub struct RoundRobinConfig {
     /// What a member of weight 1 earns a round.
     pub quantum: u64,
-    /// What an unspent deficit is cut to. At least the largest cost of one item, or that item could never be afforded.
+    /// What an unspent deficit is cut to, and what an item costs at most: one that cost more could never be afforded.
     pub deficit_max: u64,
     /// What an item costs at least.
     pub cost_min: u64,
@@ -35,7 +35,7 @@ impl<Member: Copy + Ord> RoundRobin<Member> {
 
     /// What an item of this size costs.
     pub fn cost(&self, size: u64) -> u64 {
-        size.max(self.config.cost_min)
+        size.max(self.config.cost_min).min(self.config.deficit_max)
     }
 
     /// A member has work. It joins at the end of the round, once.
@@ -181,9 +181,11 @@ mod tests {
     }
 
     #[test]
-    fn the_smallest_item_still_costs() {
-        let mut ring = RoundRobin::new(CONFIG);
-        ring.join(1);
+    fn the_smallest_item_still_costs_and_the_largest_can_be_afforded() {
+        let ring = RoundRobin::<usize>::new(CONFIG);
         assert_eq!(ring.cost(0), 100);
+        assert_eq!(ring.cost(5_000), 5_000);
+        assert_eq!(ring.cost(u64::MAX), CONFIG.deficit_max);
+        serve(&[u64::MAX, 500], &[1, 1], 1_000);
     }
 }

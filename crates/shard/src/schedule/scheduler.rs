@@ -92,6 +92,8 @@ pub struct Scheduler {
     load: Load,
     /// Requests whose attempt is settled as unknown while the request itself is still out, with what they hold.
     held: BTreeMap<(LaneNo, MessageUuid), u64>,
+    /// Refused messages whose refusal is not in the log yet: they wait in the timeline still, and are not taken up again.
+    refused: BTreeMap<MessageUuid, (LaneNo, DueKey)>,
     claiming: bool,
 }
 
@@ -131,6 +133,7 @@ impl Scheduler {
             claims: Claims::default(),
             load: Load::default(),
             held: BTreeMap::new(),
+            refused: BTreeMap::new(),
             claiming: true,
         };
         let Some(constitution) = crate::state::constitution::Constitution::load(store)? else { return Ok(scheduler) };
@@ -221,8 +224,9 @@ impl Scheduler {
         if claim.is_some_and(|claim| claim.log_rev == log_rev && claim.generation == waiting.generation) {
             return;
         }
-        // What was made ready is of an older revision.
+        // What was made ready, or refused, is of an older revision.
         self.release(waiting.message);
+        self.refused.remove(&waiting.message);
         let entries_max = self.config.window_entries_max;
         if let Some(lane) = self.lanes.get_mut(&lane_no) {
             lane.window.insert(key, waiting, entries_max);
@@ -235,6 +239,7 @@ impl Scheduler {
         if claim.is_some_and(|claim| claim.key == key && !matches!(claim.progress, Progress::Sent { .. })) {
             self.release(message);
         }
+        self.refused.remove(&message);
         if let Some(lane) = self.lanes.get_mut(&lane_no) {
             lane.window.remove(key);
             lane.keys_gone += 1;
@@ -354,7 +359,7 @@ impl Scheduler {
         let claim = self.claims.remove(message)?;
         self.load.sub(claim.cost);
         if let Some(lane) = self.lanes.get_mut(&claim.lane_no) {
-            lane.load.sub(claim.cost);
+            lane.give_back(message, claim.cost);
         }
         self.line_up(claim.lane_no);
         Some(claim)
@@ -375,7 +380,9 @@ impl Scheduler {
         }
         let paused = self.paused_profiles.contains(&lane.profile_id);
         let Some(earliest_ms) = lane.window.earliest_ms() else { return };
-        if self.ring.contains(lane_no) || !lane.load.has_room(0, self.config.lane_load_max) {
+        // The lane would not be offered what does not fit: it waits for permits, not for time.
+        let cost = lane.window.first().map_or(0, |(_, waiting)| self.ring.cost(u64::from(waiting.payload_bytes)));
+        if self.ring.contains(lane_no) || !lane.load.has_room(cost, self.config.lane_load_max) {
             return;
         }
         // Any time serves here: an open circuit is asked again when its pause is over.
@@ -486,16 +493,24 @@ impl Scheduler {
             return Ok(Pick::Nothing);
         }
         let through_ms = now.earliest_ms().saturating_add(self.config.claim_lead_ms);
-        while needs_page(&lane.window, through_ms) {
-            if *pages_left == 0 {
-                return Ok(Pick::NotThisRound);
+        let (key, waiting) = loop {
+            while needs_page(&lane.window, through_ms) {
+                if *pages_left == 0 {
+                    return Ok(Pick::NotThisRound);
+                }
+                *pages_left -= 1;
+                let horizon_ms = now.latest_ms().saturating_add(self.config.window_ahead_ms);
+                read_page(store, lane_no, &mut lane.window, horizon_ms, &self.config)?;
             }
-            *pages_left -= 1;
-            let horizon_ms = now.latest_ms().saturating_add(self.config.window_ahead_ms);
-            read_page(store, lane_no, &mut lane.window, horizon_ms, &self.config)?;
-        }
-        let Some((key, waiting)) = lane.window.first().filter(|(key, _)| key.eligible_at_ms <= through_ms) else {
-            return Ok(Pick::Nothing);
+            let Some((key, waiting)) = lane.window.first().filter(|(key, _)| key.eligible_at_ms <= through_ms) else {
+                return Ok(Pick::Nothing);
+            };
+            // A page shows everything that waits, also what was taken up before the window shrank.
+            let is_claimed = self.claims.get(waiting.message).is_some_and(|claim| claim.key == key);
+            if !is_claimed && !self.refused.contains_key(&waiting.message) {
+                break (key, waiting);
+            }
+            lane.window.pop_first();
         };
         let cost = self.ring.cost(u64::from(waiting.payload_bytes));
         if !lane.load.has_room(cost, self.config.lane_load_max) {
@@ -511,7 +526,9 @@ impl Scheduler {
         if let Some(lane) = self.lanes.get_mut(&item.lane_no) {
             lane.window.pop_first();
             lane.load.add(item.cost);
-            lane.circuit.claimed();
+            if lane.circuit.claimed() {
+                lane.probe = Some(item.waiting.message);
+            }
         }
     }
 
@@ -543,6 +560,7 @@ impl Scheduler {
                 Ok(_) => self.put_down(&item),
                 Err(code) => {
                     self.put_down(&item);
+                    self.refused.insert(item.waiting.message, (item.lane_no, item.key));
                     turn.refusals.push(Refusal {
                         message: item.waiting.message,
                         generation: row.generation,
@@ -584,7 +602,7 @@ impl Scheduler {
     fn put_down(&mut self, item: &Picked) {
         self.load.sub(item.cost);
         if let Some(lane) = self.lanes.get_mut(&item.lane_no) {
-            lane.load.sub(item.cost);
+            lane.give_back(item.waiting.message, item.cost);
         }
         self.line_up(item.lane_no);
     }
@@ -632,7 +650,9 @@ impl Scheduler {
             lane.keys_gone = 0;
             let claimed = self.claims.of_lane(*lane_no).into_iter().filter_map(|message| self.claims.get(message));
             let claimed = claimed.map(|claim| claim.key.eligible_at_ms);
-            if let Some(at_ms) = lane.window.earliest_ms().into_iter().chain(claimed).min() {
+            let refused = self.refused.values().filter(|(refused, _)| refused == lane_no);
+            let refused = refused.map(|(_, key)| key.eligible_at_ms);
+            if let Some(at_ms) = lane.window.earliest_ms().into_iter().chain(claimed).chain(refused).min() {
                 marks.push((*lane_no, at_ms));
             }
         }

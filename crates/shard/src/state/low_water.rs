@@ -16,6 +16,9 @@ use crate::store::{Batch, Family, Read, StoreError};
 /// The expiry index among the lanes.
 pub(crate) const EXPIRY: LaneNo = LaneNo(0);
 
+/// The expiry index's mark is raised in steps of this, not at every fence.
+const EXPIRY_STEP_MS: i64 = 60_000;
+
 #[derive(Debug, Default)]
 pub(crate) struct LowWater {
     marks: BTreeMap<LaneNo, i64>,
@@ -45,9 +48,13 @@ impl LowWater {
         }
     }
 
-    /// Adds what this commit changes about marks to its batch.
-    pub(crate) fn write(&mut self, effects: &[Effect], batch: &mut Batch) {
-        let mut changed = std::mem::take(&mut self.raised);
+    /// Adds what this commit changes about marks to its batch. Nothing changes here before the commit has returned: a mark
+    /// that is lowered in memory only would not be written again when the run is tried again.
+    pub(crate) fn write(&self, expiry_floor_ms: i64, effects: &[Effect], batch: &mut Batch) -> ChangedMarks {
+        let mut changed = self.raised.clone();
+        if expiry_floor_ms >= self.mark(EXPIRY).saturating_add(EXPIRY_STEP_MS) {
+            changed.insert(EXPIRY, expiry_floor_ms);
+        }
         for effect in effects {
             let (lane_no, at_ms) = match effect {
                 Effect::WorkWaiting { lane_no, key, .. } => (*lane_no, key.eligible_at_ms),
@@ -59,11 +66,23 @@ impl LowWater {
                 changed.insert(lane_no, at_ms);
             }
         }
-        for (lane_no, at_ms) in changed {
-            if at_ms != self.mark(lane_no) {
-                batch.put(Family::Meta, meta::low_water(lane_no), envelope::encode(&row::LowWater { at_ms }, None));
-                self.marks.insert(lane_no, at_ms);
-            }
+        changed.retain(|lane_no, at_ms| *at_ms != self.mark(*lane_no));
+        for (lane_no, at_ms) in &changed {
+            batch.put(
+                Family::Meta,
+                meta::low_water(*lane_no),
+                envelope::encode(&row::LowWater { at_ms: *at_ms }, None),
+            );
         }
+        ChangedMarks(changed)
+    }
+
+    /// The commit that wrote these marks has returned.
+    pub(crate) fn install(&mut self, changed: ChangedMarks) {
+        self.raised.clear();
+        self.marks.extend(changed.0);
     }
 }
+
+/// Marks that a commit writes.
+pub(crate) struct ChangedMarks(BTreeMap<LaneNo, i64>);

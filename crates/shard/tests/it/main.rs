@@ -1,3 +1,15 @@
 //! The tests of the deterministic core, against the model of `testkit` and against stores that fail.
 
 mod agreement;
+mod attempts;
+mod claims;
+mod commands;
+mod controls;
+mod desk;
+mod fences;
+mod lifetimes;
+mod lists;
+mod positions;
+mod replay;
+mod scheduling;
+mod story;

@@ -3,8 +3,9 @@
 //! A [`LogWriter`] stands for one partition: it gives every record the next offset and the log's time, and makes ids from a
 //! counter and that time, so the same calls always give the same bytes. It writes what it is told, also what apply must
 //! refuse; only what no encoder can say goes through [`LogWriter::append`] as raw bytes. [`workload`] writes whole logs at
-//! random.
+//! random, and [`replay`] applies them in every way they may be applied.
 
+pub mod replay;
 pub mod workload;
 
 use std::num::NonZeroU32;

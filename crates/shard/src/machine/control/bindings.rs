@@ -8,11 +8,15 @@ use protocol::policy::{RetryPolicy, UncertainPolicy};
 use super::Done;
 use crate::machine::verdict::Rule;
 use crate::state::constitution::{Policy, Profile};
+use crate::state::keys::meta;
 use crate::state::transaction::Transaction;
 
 /// Opens a profile version for new bindings. The same body again is no change; a closed version stays closed.
 pub(crate) fn activate_profile(transaction: &mut Transaction<'_>, payload: &ProfileActivate) -> Done {
     let ProfileVersion { id, version } = &payload.profile;
+    if id.len() > meta::PROFILE_ID_BYTES_MAX {
+        return Done::refused(StableCode::ServerInvalidCommand, Rule::InvalidBody);
+    }
     let semantic_hash = payload.body.semantic_hash(id, *version);
     if let Some(existing) = transaction.bindings.profile(id, *version) {
         let same = existing.semantic_hash == semantic_hash && !existing.closed;

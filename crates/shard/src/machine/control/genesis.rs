@@ -3,9 +3,11 @@
 //! Genesis is signed by a key it carries itself, so its authority is its hash: the one in the route record and in the store's
 //! identity. A log that starts with anything else is not ours.
 
+use protocol::id::ShardId;
 use protocol::mutation_v2::{ControlPayload, MutationBody, MutationV2, ShardControl};
 use protocol::record::{LogRecord, RecordError};
 
+use crate::commit::ShardIdentity;
 use crate::state::constitution::{Constitution, Role};
 
 /// Why a log's first record is not this shard's genesis. The shard must not be opened on such a log.
@@ -25,6 +27,14 @@ pub enum GenesisRefusal {
         /// Hash of the record there, hex.
         found: String,
     },
+    /// The right hash, but of another partition than the one being opened.
+    #[error("the log starts with the genesis of shard {found} instead of {expected}")]
+    OtherShard {
+        /// The shard being opened.
+        expected: ShardId,
+        /// The shard that the record founds.
+        found: ShardId,
+    },
     /// The right hash under a signature that its own control key does not verify.
     #[error("the genesis record's signature does not verify under its own control key of version {key_version}")]
     Signature {
@@ -39,7 +49,7 @@ pub enum GenesisRefusal {
 /// [`GenesisRefusal`] when the record is not the expected genesis.
 pub(crate) fn begin(
     decoded: Result<LogRecord, RecordError>,
-    expected_hash: &[u8; 32],
+    expected: &ShardIdentity,
 ) -> Result<Constitution, GenesisRefusal> {
     let mutation = match decoded {
         Ok(LogRecord::MutationV2(mutation)) => mutation,
@@ -51,8 +61,11 @@ pub(crate) fn begin(
     else {
         return Err(not_genesis(format!("a {} record", mutation.mutation_type().name())));
     };
-    if mutation.hash != *expected_hash {
-        return Err(GenesisRefusal::OtherGenesis { expected: hex(expected_hash), found: hex(&mutation.hash) });
+    if mutation.hash != expected.genesis_hash {
+        return Err(GenesisRefusal::OtherGenesis { expected: hex(&expected.genesis_hash), found: hex(&mutation.hash) });
+    }
+    if genesis.shard != expected.shard {
+        return Err(GenesisRefusal::OtherShard { expected: expected.shard, found: genesis.shard });
     }
     Constitution::found(genesis, mutation.hash)
         .filter(|constitution| verifies(constitution, &mutation))

@@ -61,7 +61,7 @@ pub(crate) fn apply(
         rule: done.rule as u32,
     };
     transaction.put_row(Family::Dedupe, key, &result, Some(mutation.retry_until_ms));
-    Ok(RecordResult::Control { operation_id: body.operation_id, code: done.code })
+    Ok(RecordResult::Control { operation_id: body.operation_id, code: done.code, rule: done.rule })
 }
 
 fn dispatch(transaction: &mut Transaction<'_>, body: &ShardControl) -> Result<Done, ApplyError> {
@@ -110,7 +110,7 @@ fn repeated(
     let code = StableCode::from_u32(first.code).unwrap_or(StableCode::IntegrityError);
     let rule = Rule::from_number(first.rule);
     refuse(transaction, at, mutation, code, rule, "operation was applied before".to_owned());
-    RecordResult::Control { operation_id: body.operation_id, code }
+    RecordResult::Control { operation_id: body.operation_id, code, rule }
 }
 
 /// T15: `bp <= retry until <= bp + window` and `retry until > closed`.

@@ -25,6 +25,9 @@ pub const PROGRESS: &[u8] = &[0x01];
 /// What genesis fixed.
 pub const CONSTITUTION: &[u8] = &[0x02];
 
+/// The longest profile id that has a key: its length stands in two bytes.
+pub const PROFILE_ID_BYTES_MAX: usize = u16::MAX as usize;
+
 const LANE: u8 = 0x03;
 const LANE_LOOKUP: u8 = 0x04;
 const PROFILE: u8 = 0x05;
@@ -179,7 +182,7 @@ fn numbered(tag: u8, number: u32) -> Bytes {
 }
 
 fn versioned(tag: u8, id: &[u8], version: u64) -> BytesMut {
-    let id_length = u16::try_from(id.len()).expect("profile ids are bounded far below 64 KiB by the protocol");
+    let id_length = u16::try_from(id.len()).expect("no longer profile id is ever activated");
     let mut key = BytesMut::with_capacity(19 + id.len());
     key.put_u8(tag);
     key.put_u16(id_length);

@@ -101,9 +101,9 @@ pub fn dead_letter(lane_no: LaneNo, dead_at_ms: i64, seq: Seq) -> Bytes {
     lane_time_seq(DEAD_LETTER, lane_no, dead_at_ms, seq)
 }
 
-/// The range of a lane's dead letters that died at or after `from_ms`.
-pub fn dead_letters(lane_no: LaneNo, from_ms: i64) -> (Bytes, Bytes) {
-    (dead_letter(lane_no, from_ms, Seq(0)), lane_end(DEAD_LETTER, lane_no))
+/// The range of a lane's dead letters from this time and number on.
+pub fn dead_letters(lane_no: LaneNo, from_ms: i64, from_seq: Seq) -> (Bytes, Bytes) {
+    (dead_letter(lane_no, from_ms, from_seq), lane_end(DEAD_LETTER, lane_no))
 }
 
 /// Splits a DEAD_LETTER key into lane, time and seq.

@@ -4,30 +4,28 @@
 //! puts times on both sides of every boundary, because records chosen blindly would nearly all be refused for the same few
 //! reasons. The numbers come from the caller, so a property test can shrink them; zero always means the plainest choice.
 
+mod setup;
+
 use std::num::NonZeroU32;
 
 use bytes::Bytes;
+use protocol::code::StableCode;
 use protocol::command::{
-    AdapterMetadata, ClientCommand, CommandBody, KafkaHeader, KafkaMetadata, OrderingMode, Payload, Precondition,
-    PrepareLarge, PulsarMetadata, ScheduleIntent,
+    AdapterMetadata, ClientCommand, CommandBody, CommittedPayload, KafkaHeader, KafkaMetadata, OrderingMode, Payload,
+    Precondition, PrepareLarge, PulsarMetadata, ScheduleIntent,
 };
 use protocol::id::{MessageId, ShardId, Uuid7};
+use protocol::lane::LaneId;
 use protocol::mutation::MutationType;
-use protocol::mutation_v2::{
-    Admission, AllowedOrdering, ControlPayload, Disposition, Limits, MutationBody, Outcome, PartitionPolicy, Refusal,
-    Roles, TimeFence,
-};
+use protocol::mutation_v2::{Admission, ControlPayload, Disposition, MutationBody, Outcome, Refusal, Roles, TimeFence};
 use protocol::nulls;
-use protocol::policy::{RetryPolicy, UncertainPolicy};
+use protocol::policy::RetryPolicy;
 use protocol::reference::{ProfileRef, TrustSetRef};
-use protocol::resource::Resource;
 use shard::commit::ShardIdentity;
 use shard::machine::SourceRecord;
 
-use super::{
-    AttemptId, Destination, LogWriter, Operation, Owner, START_MS, cancel, default_policy, key_entry, reschedule,
-    schedule,
-};
+use self::setup::{ATTEMPTS, ENDINGS, EVERYTHING, Kind};
+use super::{AttemptId, Destination, LogWriter, Operation, Owner, START_MS, cancel, key_entry, reschedule, schedule};
 use crate::model::{Answer, Message, Model};
 
 /// One step of a workload.
@@ -56,7 +54,7 @@ impl RandomLog {
     /// The log of a setup and its steps.
     pub fn new(setup: &[u16], steps: &[Step]) -> RandomLog {
         let (mut workload, mut records) = Workload::new(setup);
-        let mut answers = vec![Answer::Control(protocol::code::StableCode::Ok)];
+        let mut answers = vec![Answer::Control(StableCode::Ok)];
         for record in &records[1..] {
             answers.push(workload.model.apply(record.position.broker_time_ms(), &record.frame));
         }
@@ -86,71 +84,9 @@ pub struct Workload {
     operations: Vec<(Operation, ControlPayload)>,
     frames: Vec<Bytes>,
     weights: &'static [(u32, Kind)],
+    /// Time passes by hours.
+    is_long: bool,
 }
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Advance,
-    Schedule,
-    Cancel,
-    Reschedule,
-    Repeat,
-    Conflict,
-    OddCommand,
-    OwnerEpoch,
-    Admission,
-    Outcome,
-    Resolution,
-    Refusal,
-    Fence,
-    Control,
-    Garbage,
-}
-
-/// A bit of everything.
-const EVERYTHING: &[(u32, Kind)] = &[
-    (16, Kind::Advance),
-    (40, Kind::Schedule),
-    (10, Kind::Cancel),
-    (14, Kind::Reschedule),
-    (8, Kind::Repeat),
-    (3, Kind::Conflict),
-    (6, Kind::OddCommand),
-    (4, Kind::OwnerEpoch),
-    (44, Kind::Admission),
-    (40, Kind::Outcome),
-    (14, Kind::Resolution),
-    (5, Kind::Refusal),
-    (24, Kind::Fence),
-    (14, Kind::Control),
-    (4, Kind::Garbage),
-];
-
-/// Long lives of few messages.
-const ATTEMPTS: &[(u32, Kind)] = &[
-    (10, Kind::Advance),
-    (12, Kind::Schedule),
-    (2, Kind::Reschedule),
-    (2, Kind::Repeat),
-    (1, Kind::OwnerEpoch),
-    (40, Kind::Admission),
-    (40, Kind::Outcome),
-    (20, Kind::Resolution),
-    (8, Kind::Fence),
-    (1, Kind::Cancel),
-];
-
-/// Much that ends, and ends for good.
-const ENDINGS: &[(u32, Kind)] = &[
-    (24, Kind::Advance),
-    (30, Kind::Schedule),
-    (12, Kind::Cancel),
-    (12, Kind::Reschedule),
-    (6, Kind::Repeat),
-    (12, Kind::Admission),
-    (10, Kind::Outcome),
-    (30, Kind::Fence),
-];
 
 /// Numbers that decide, one after the other.
 struct Choices<'a>(std::slice::Iter<'a, u16>);
@@ -181,17 +117,17 @@ impl Choices<'_> {
 impl Workload {
     /// A shard with limits that the numbers choose, and the records that found it: genesis, policies, profiles, an owner. The
     /// model stands behind the genesis; the other records are still to be applied.
-    pub fn new(setup: &[u16]) -> (Workload, Vec<SourceRecord>) {
-        let mut choices = Choices(setup.iter());
+    pub fn new(numbers: &[u16]) -> (Workload, Vec<SourceRecord>) {
+        let mut choices = Choices(numbers.iter());
         let partition_count = choices.of([1, 2]);
         let mut log = LogWriter::new(0, NonZeroU32::new(partition_count).expect("one or two"));
         let weights = choices.of([EVERYTHING, EVERYTHING, ATTEMPTS, ENDINGS]);
-        let limits = limits(&mut choices);
+        let limits = setup::limits(&mut choices);
         let genesis = log.genesis_mutation(limits);
         let MutationBody::ShardControl(control) = &genesis.body else { unreachable!("a genesis is a control record") };
         let ControlPayload::Genesis(body) = &control.payload else { unreachable!("a genesis says so") };
-        let policies = policies();
-        let destinations = destinations(&policies);
+        let policies = setup::policies();
+        let destinations = setup::destinations(&policies);
         let mut workload = Workload {
             model: Model::new(body),
             genesis_hash: genesis.hash,
@@ -201,6 +137,7 @@ impl Workload {
             operations: Vec::new(),
             frames: Vec::new(),
             weights,
+            is_long: std::ptr::eq(weights, ENDINGS),
             log: log.clone(),
             policies,
             destinations,
@@ -258,13 +195,15 @@ impl Workload {
 
     fn let_time_pass(&mut self, kind: Kind, choices: &mut Choices<'_>) {
         let now_ms = self.log.now_ms();
+        let jumps = if self.is_long { 40 } else { 90 };
         let next_ms = match (kind, choices.below(100)) {
-            (Kind::Advance, 0..40) | (_, 0..8) => self.next_time_ms(choices),
-            (Kind::Advance, 40..60) => now_ms + choices.of([100, 1_000, 5_000, 30_000]),
-            (Kind::Advance, 60..90) => now_ms + choices.of([60_000, 3_600_000, 2 * 3_600_000]),
+            (Kind::Advance, at) if at < jumps / 2 => self.next_time_ms(choices),
+            (Kind::Advance, at) if at < jumps => now_ms + choices.of([100, 1_000, 5_000, 30_000]),
+            (Kind::Advance, at) if at < 97 => now_ms + choices.of([60_000, 3_600_000, 2 * 3_600_000]),
             (Kind::Advance, _) => now_ms + choices.of([86_400_000, 3_600_000 - 1]),
-            (_, 8..12) => now_ms - choices.of([1, 30]),
-            (_, 12..40) => now_ms,
+            (_, 92..) => self.next_time_ms(choices),
+            (_, 88..92) => now_ms - choices.of([1, 30]),
+            (_, 60..88) => now_ms,
             _ => now_ms + i64::from(choices.number() % 20),
         };
         self.log.set_now(next_ms.max(START_MS));
@@ -278,9 +217,12 @@ impl Workload {
         next.unwrap_or(now_ms) + choices.of([0, 1, -1])
     }
 
+    /// Nearly always a message that is there, sometimes one that was refused, sometimes one that nobody knows.
     fn message_id(&mut self, choices: &mut Choices<'_>) -> MessageId {
-        match choices.pick(&self.messages) {
-            Some(uuid) if choices.chance(95) => self.log.message_of(uuid),
+        let there: Vec<Uuid7> = self.model.all().map(|(message, _)| *message).collect();
+        let from = if choices.chance(20) { &self.messages } else { &there };
+        match choices.pick(from) {
+            Some(uuid) if !choices.chance(4) => self.log.message_of(uuid),
             _ => self.log.message_id(),
         }
     }
@@ -340,8 +282,8 @@ impl Workload {
             _ => now_ms + i64::from(choices.number() % 20_000),
         };
         let expire_ms = match choices.below(40) {
-            0..20 => deliver_ms.max(now_ms) + window_ms + i64::from(choices.number() % 500),
-            20..34 => deliver_ms.max(now_ms) + window_ms + i64::from(choices.number() % 15_000),
+            0..10 => deliver_ms.max(now_ms) + window_ms + i64::from(choices.number() % 500),
+            10..34 => deliver_ms.max(now_ms) + window_ms + i64::from(choices.number() % 15_000),
             34..36 => deliver_ms.max(now_ms) + window_ms + choices.of([0, -1]),
             36..38 => now_ms + limits.lifetime_ms_max + choices.of([0, 1]),
             _ => self.model.closed_ms() + choices.of([0, 1]),
@@ -487,10 +429,8 @@ impl Workload {
     fn interval(&self, choices: &mut Choices<'_>) -> (i64, i64) {
         let earliest_ms = self.log.now_ms() + choices.of([0, 0, 0, 5, -5, 50]);
         let width_ms_max = self.model.limits().clock_interval_ms_max;
-        let width_ms = match choices.below(30) {
-            0..27 => i64::from(choices.number()) % 10,
-            _ => width_ms_max + choices.of([0, 1]),
-        };
+        let width_ms =
+            if choices.chance(5) { width_ms_max + choices.of([0, 1]) } else { i64::from(choices.number()) % 10 };
         (earliest_ms, earliest_ms + width_ms)
     }
 
@@ -498,17 +438,19 @@ impl Workload {
         let mut at = self.interval(choices);
         let waiting: Vec<(Uuid7, Message)> =
             self.model.all().filter(|(_, row)| row.is_waiting()).map(|(uuid, row)| (*uuid, row.clone())).collect();
-        let due: Vec<(Uuid7, Message)> =
-            waiting.iter().filter(|(_, row)| row.eligible_at_ms <= at.0).cloned().collect();
+        let divergence_ms = self.model.limits().broker_time_divergence_ms_max;
+        let latest_ms = at.1.max(self.log.now_ms() + divergence_ms);
+        let is_due = |row: &Message| row.eligible_at_ms <= at.0 && latest_ms < row.expire_at_ms;
+        let due: Vec<(Uuid7, Message)> = waiting.iter().filter(|(_, row)| is_due(row)).cloned().collect();
         let mut targets = Vec::new();
         if choices.chance(12) {
             // One message on the very edge of what its times allow.
             let (uuid, row) = choices.pick(&waiting)?;
-            let divergence_ms = self.model.limits().broker_time_divergence_ms_max;
-            match choices.below(6) {
-                edge @ (0 | 1) => at = (row.eligible_at_ms - edge as i64, at.1.max(row.eligible_at_ms)),
-                edge @ (2 | 3) => at = (row.eligible_at_ms.min(at.0), row.expire_at_ms - edge as i64 + 2),
-                edge => self.log.set_now((row.expire_at_ms - divergence_ms - edge as i64 + 4).max(START_MS)),
+            let beyond_ms = choices.of([0, 1]);
+            match choices.below(3) {
+                0 => at = (row.eligible_at_ms - beyond_ms, at.1.max(row.eligible_at_ms)),
+                1 => at = (row.eligible_at_ms.min(at.0), row.expire_at_ms - 1 + beyond_ms),
+                _ => self.log.set_now((row.expire_at_ms - divergence_ms - 1 + beyond_ms).max(START_MS)),
             }
             at.1 = at.1.max(at.0);
             targets.push((uuid, row));
@@ -592,7 +534,7 @@ impl Workload {
             self.model.all().map(|(message, row)| (*message, row.generation, row.log_rev)).collect();
         let (message, generation, log_rev) = choices.pick(&rows)?;
         let log_rev = if choices.chance(20) { log_rev + 1 } else { log_rev };
-        let code = protocol::code::StableCode::ClaimPermanentFailure;
+        let code = StableCode::ClaimPermanentFailure;
         let owner = self.owner(choices);
         Some(self.log.refusals(&mut self.owners[owner], at, vec![Refusal { message, generation, log_rev, code }]))
     }
@@ -663,7 +605,7 @@ impl Workload {
     fn payload(&mut self, choices: &mut Choices<'_>) -> ControlPayload {
         let lane = |choices: &mut Choices<'_>| {
             let lanes: Vec<_> = self.model.lanes().values().map(|(id, _, _)| *id).collect();
-            choices.pick(&lanes).unwrap_or(protocol::lane::LaneId([9; 32]))
+            choices.pick(&lanes).unwrap_or(LaneId([9; 32]))
         };
         let id =
             |choices: &mut Choices<'_>| Bytes::from_static(choices.of(["alpha", "alpha", "beta", "nobody"]).as_bytes());
@@ -755,7 +697,7 @@ fn make_odd(intent: &mut ScheduleIntent, choices: &mut Choices<'_>) {
         7 => intent.metadata = with_headers(vec![header("a", b""), header(nulls::MARKER_NAME, b"\x00\x00\x00")]),
         _ => {
             let object_store = ProfileRef { id: "objects".into(), version: 1, semantic_hash: [1; 32] };
-            intent.payload = Some(Payload::Committed(Box::new(protocol::command::CommittedPayload {
+            intent.payload = Some(Payload::Committed(Box::new(CommittedPayload {
                 object_store,
                 container: Bytes::from_static(b"bucket"),
                 object_key: Bytes::from_static(b"object"),
@@ -768,82 +710,4 @@ fn make_odd(intent: &mut ScheduleIntent, choices: &mut Choices<'_>) {
             })));
         }
     }
-}
-
-/// Limits on the scale of seconds, so that a short log crosses all of them; some small enough to be hit.
-fn limits(choices: &mut Choices<'_>) -> Limits {
-    Limits {
-        delay_ms_max: 20_000,
-        lifetime_ms_max: 40_000,
-        delivery_window_ms_min: choices.of([50, 1]),
-        preparation_age_ms_max: choices.of([30_000, 10_000]),
-        uuid_future_skew_ms_max: 1_000,
-        command_retry_window_ms: choices.of([20_000, 40_000]),
-        control_retry_window_ms_max: 60_000,
-        broker_time_divergence_ms_max: choices.of([10, 100, 0]),
-        fence_margin_ms: choices.of([50, 0]),
-        clock_interval_ms_max: 100,
-        terminal_retention_ms: choices.of([3_600_000, 1_000]),
-        dead_letter_retention_ms: 7_200_000,
-        receipt_query_window_ms: 10_000,
-        active_messages_max: choices.of([1_000, 1_000, 1_000, 4]),
-        active_bytes_max: choices.of([1_000_000, 1_000_000, 1_000_000, 100]),
-        lanes_max: choices.of([100, 100, 100, 2]),
-        entries_per_record_max: choices.of([1_000, 1_000, 1_000, 2]),
-        expire_per_fence_max: choices.of([100, 100, 1]),
-        business_key_bytes_max: 8,
-    }
-}
-
-/// Policies whose ends are near. The first three are active from the start, the fourth later, the last never.
-fn policies() -> Vec<RetryPolicy> {
-    let policy = |id: &'static str| RetryPolicy { id: Bytes::from_static(id.as_bytes()), ..default_policy() };
-    vec![
-        RetryPolicy {
-            initial_backoff_ms: 20,
-            backoff_ms_max: 100,
-            publish_admissions_max: 4,
-            retry_duration_ms_max: 2_000,
-            uncertain_retries_max: 2,
-            ..policy("short")
-        },
-        RetryPolicy {
-            initial_backoff_ms: 0,
-            backoff_ms_max: 0,
-            publish_admissions_max: 6,
-            uncertain_retries_max: 3,
-            ..policy("at once")
-        },
-        RetryPolicy {
-            initial_backoff_ms: 1,
-            backoff_ms_max: 10_000,
-            publish_admissions_max: 3,
-            uncertain: UncertainPolicy::BoundedTerminalPossibleDelivery,
-            uncertain_retries_max: 0,
-            ..policy("no doubt")
-        },
-        policy("later"),
-        RetryPolicy { uncertain: UncertainPolicy::HoldForEvidence, uncertain_retries_max: 0, ..policy("hold") },
-    ]
-}
-
-/// Destinations of several shapes. The first four are active from the start, the fifth later; the last is version 2 of the
-/// first.
-fn destinations(policies: &[RetryPolicy]) -> Vec<Destination> {
-    let new = |id| Destination::new(id, &policies[0]);
-    let mut alpha = new("alpha");
-    (alpha.body.record_bytes_max, alpha.body.header_reserve_bytes) = (200, 50);
-    let mut beta = new("beta");
-    beta.body.resource = Resource::Kafka { cluster_id: "cluster".into(), topic: [0xbe; 16] };
-    (beta.body.partition_count, beta.body.lane_bucket_count, beta.body.delay_ms_max) = (3, 2, 10_000);
-    let mut ordered = new("ordered");
-    ordered.body.ordering = AllowedOrdering { best_effort: false, delivery_time_fifo: true };
-    let mut pulsar = new("pulsar");
-    let (incarnation, topic) = ([1; 32], "persistent://public/default/topic".into());
-    pulsar.body.resource = Resource::Pulsar { cluster_id: "cluster".into(), incarnation, topic, creation_time_ms: 1 };
-    let mut later = new("later");
-    (later.body.partition_policy, later.body.partition_count) = (PartitionPolicy::RegistryHash, 2);
-    let mut alpha_2 = alpha.clone();
-    (alpha_2.profile.version, alpha_2.body.record_bytes_max) = (2, 300);
-    vec![alpha, beta, ordered, pulsar, later, alpha_2]
 }
