@@ -128,17 +128,33 @@ impl Records {
         let mut records = Vec::new();
         let mut after: Option<String> = None;
         loop {
-            let page = self.metadata.list(prefix, after.as_deref(), PAGE_LENGTH).await?;
+            let page = self.page(prefix, after.as_deref(), PAGE_LENGTH).await?;
             let is_last = page.len() < PAGE_LENGTH;
-            for (key, versioned) in page {
-                let record = decode(&key, &versioned.value)?;
-                records.push((key.clone(), Stored { record, version: versioned.version }));
-                after = Some(key);
-            }
+            after = page.last().map(|(key, _)| key.clone());
+            records.extend(page);
             if is_last {
                 return Ok(records);
             }
         }
+    }
+
+    /// Reads at most `limit` records whose key starts with `prefix` and is greater than `after`, ascending by key.
+    ///
+    /// # Errors
+    /// As for [`Records::get`].
+    pub async fn page<R: Record>(
+        &self,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<(String, Stored<R>)>, RecordError> {
+        let page = self.metadata.list(prefix, after, limit).await?;
+        page.into_iter()
+            .map(|(key, versioned)| {
+                let record = decode(&key, &versioned.value)?;
+                Ok((key, Stored { record, version: versioned.version }))
+            })
+            .collect()
     }
 
     /// Changes a record: `decide` gets what is stored and says what should be. It may be called several times.
@@ -156,32 +172,66 @@ impl Records {
                 Change::Keep(result) => return Ok(result),
                 Change::Write(next, result) => (next, result),
             };
-            if let Some(stored) = &stored {
-                stored.record.check_successor(&next).map_err(|rule| RecordError::RuleBroken {
-                    name: R::NAME,
-                    key: key.to_owned(),
-                    rule,
-                })?;
-            }
-            let expected = stored.as_ref().map_or(Expected::Absent, |stored| Expected::Version(stored.version));
-            match self.metadata.put(key, encode(&next), expected).await {
-                Ok(_) => return Ok(result),
-                Err(ChangeError::Conflict { .. }) => {}
-                Err(ChangeError::Unavailable { reason }) => {
-                    return Err(RecordError::from(MetadataUnavailable { reason }).into());
-                }
-                // The response was lost: only what is stored can tell.
-                Err(ChangeError::Unknown { reason }) => match self.get::<R>(key).await? {
-                    Some(found) if found.record == next => return Ok(result),
-                    found if found == stored => {}
-                    _ => return Err(RecordError::Unknown { name: R::NAME, key: key.to_owned(), reason }.into()),
-                },
-                Err(ChangeError::SessionOver { session }) => {
-                    return Err(RecordError::SessionOver { name: R::NAME, key: key.to_owned(), session }.into());
-                }
+            if self.swap(key, stored.as_ref(), next).await?.is_some() {
+                return Ok(result);
             }
         }
         Err(RecordError::Contended { name: R::NAME, key: key.to_owned() }.into())
+    }
+
+    /// Writes `next` if the record is still what it was. `None` when others came first.
+    ///
+    /// # Errors
+    /// [`RecordError`] but not [`RecordError::Contended`].
+    pub async fn swap<R: Record>(
+        &self,
+        key: &str,
+        current: Option<&Stored<R>>,
+        next: R,
+    ) -> Result<Option<Stored<R>>, RecordError> {
+        if let Some(current) = current {
+            current.record.check_successor(&next).map_err(|rule| RecordError::RuleBroken {
+                name: R::NAME,
+                key: key.to_owned(),
+                rule,
+            })?;
+        }
+        let expected = current.map_or(Expected::Absent, |current| Expected::Version(current.version));
+        match self.metadata.put(key, encode(&next), expected).await {
+            Ok(version) => Ok(Some(Stored { record: next, version })),
+            Err(ChangeError::Conflict { .. }) => Ok(None),
+            // The response was lost: only what is stored can tell.
+            Err(ChangeError::Unknown { reason }) => match self.get::<R>(key).await? {
+                Some(found) if found.record == next => Ok(Some(found)),
+                found if found.as_ref() == current => Ok(None),
+                _ => Err(RecordError::Unknown { name: R::NAME, key: key.to_owned(), reason }),
+            },
+            Err(other) => Err(failed::<R>(key, other)),
+        }
+    }
+
+    /// Deletes a record if it is still what it was, and says whether it was.
+    ///
+    /// # Errors
+    /// [`RecordError`] but not [`RecordError::Contended`].
+    pub async fn delete<R: Record>(&self, key: &str, current: &Stored<R>) -> Result<bool, RecordError> {
+        match self.metadata.delete(key, current.version).await {
+            Ok(()) => Ok(true),
+            Err(ChangeError::Conflict { .. }) => Ok(false),
+            Err(ChangeError::Unknown { reason }) => match self.get::<R>(key).await? {
+                None => Ok(true),
+                Some(_) => Err(RecordError::Unknown { name: R::NAME, key: key.to_owned(), reason }),
+            },
+            Err(other) => Err(failed::<R>(key, other)),
+        }
+    }
+}
+
+/// A change that certainly did not happen, other than by a conflict.
+fn failed<R: Record>(key: &str, error: ChangeError) -> RecordError {
+    match error {
+        ChangeError::SessionOver { session } => RecordError::SessionOver { name: R::NAME, key: key.to_owned(), session },
+        error => RecordError::Unavailable(MetadataUnavailable { reason: error.to_string() }),
     }
 }
 

@@ -66,10 +66,8 @@ pub struct DestinationRecord {
     pub name: String,
     /// Ascending by version, at least one.
     pub versions: Vec<DestinationVersion>,
-    /// Whether its gate was closed by an operator.
+    /// Whether an operator wants its gate closed. Every shard's log follows, at the latest at the next start.
     pub paused: bool,
-    /// How many pauses and resumes there were: part of their operation ids.
-    pub gate_changes: u64,
 }
 
 impl DestinationRecord {

@@ -46,7 +46,7 @@ impl PreparedCommand {
     }
 }
 
-/// An HTTP answer as it was first given.
+/// An HTTP answer as it was first given. Its headers follow from its body.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Answer {
@@ -54,12 +54,6 @@ pub struct Answer {
     pub status: u16,
     /// The JSON body.
     pub body: serde_json::Value,
-    /// `Location` header.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub location: Option<String>,
-    /// `ETag` header.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub etag: Option<String>,
 }
 
 impl Record for IdempotencyRecord {

@@ -190,7 +190,7 @@ impl EmbeddedLane {
                     reference,
                     Disposition::LaneUnavailable,
                     AbsenceKind::ReceiptAbsent,
-                    StableCode::RecoveryFirstSendUncertain,
+                    StableCode::DestinationDefinitiveRetriable,
                 ),
             };
             (reference, outcome)

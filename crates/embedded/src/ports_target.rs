@@ -53,7 +53,7 @@ impl TargetSystem for EmbeddedTargets {
         let targets = self.clone();
         async move {
             let Spec { topic: name, partitions } = serde_json::from_value(spec)
-                .map_err(|error| TargetError::Refused { reason: error.to_string(), field: "embedded" })?;
+                .map_err(|error| TargetError::Malformed { reason: error.to_string(), field: "embedded" })?;
             if let Some(topic) = targets.embedded.topic(&name).filter(|_| !name.starts_with('_')) {
                 return targets.existing(&topic, partitions);
             }
@@ -99,6 +99,14 @@ fn create_error(error: CreateTopicError) -> TargetError {
         CreateTopicError::Closed { reason } | CreateTopicError::Unknown { reason } => {
             TargetError::Unavailable { reason }
         }
-        error => TargetError::Refused { reason: error.to_string(), field: "embedded" },
+        CreateTopicError::Name { .. } => {
+            TargetError::Malformed { reason: error.to_string(), field: "embedded.topic" }
+        }
+        CreateTopicError::PartitionCount { .. } => {
+            TargetError::Malformed { reason: error.to_string(), field: "embedded.partitions" }
+        }
+        CreateTopicError::OtherPartitionCount { .. } | CreateTopicError::IdInUse { .. } => {
+            TargetError::Refused { reason: error.to_string(), field: "embedded" }
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! What operators see: shards, lanes, routes, readiness.
 
+use std::collections::BTreeMap;
+
 use client::api::admin::{Lane, LaneList, Readiness, Route, RouteList, Shard, ShardList, Totals};
 use client::api::problem::Problem;
 use client::instant::format_instant_ms;
@@ -8,11 +10,11 @@ use data_encoding::HEXLOWER;
 use shard::query;
 use shard::schedule::circuit::CircuitState;
 use shard::schedule::lane::Readiness as LaneReadiness;
-use shard::state::row;
-use worker::handle::ShardStatus;
+use shard::state::{LaneNo, row};
+use worker::handle::{ShardError, ShardStatus};
 use worker::report::LaneReport;
 
-use crate::problem::shard_problem;
+use crate::destinations;
 use crate::routes::ShardPlace;
 use crate::state::Gateway;
 
@@ -61,24 +63,31 @@ pub(crate) fn totals(row: row::Totals) -> Totals {
     }
 }
 
-/// The lanes of all shards, or of one destination.
+/// The lanes of all shards that are active, or of one destination. The others are named.
 ///
 /// # Errors
-/// What keeps a shard from answering.
+/// UNKNOWN_DESTINATION.
 pub(crate) async fn lanes(gateway: &Gateway, destination: Option<&str>) -> Result<LaneList, Problem> {
-    let mut items = Vec::new();
+    if let Some(name) = destination.filter(|name| gateway.destinations.get(name).is_none()) {
+        return Err(destinations::unknown(gateway, name));
+    }
+    let (mut items, mut unavailable) = (Vec::new(), Vec::new());
     for place in gateway.routes.shards() {
-        let reports = place.handle.lanes().await.map_err(shard_problem)?;
-        let rows = place.handle.read(query::lanes).map_err(shard_problem)?;
-        for (lane_no, row) in rows {
-            let Some(report) = reports.iter().find(|report| report.lane_no == lane_no) else { continue };
-            let lane = lane(gateway, place, &row, report);
-            if destination.is_none_or(|destination| lane.destination == destination) {
-                items.push(lane);
-            }
+        match lanes_of(gateway, place).await {
+            Ok(lanes) => items.extend(lanes),
+            Err(error) => unavailable.push(error.to_string()),
         }
     }
-    Ok(LaneList { items })
+    items.retain(|lane| destination.is_none_or(|destination| lane.destination == destination));
+    Ok(LaneList { items, unavailable })
+}
+
+async fn lanes_of(gateway: &Gateway, place: ShardPlace<'_>) -> Result<Vec<Lane>, ShardError> {
+    let reports: BTreeMap<LaneNo, LaneReport> =
+        place.handle.lanes().await?.into_iter().map(|report| (report.lane_no, report)).collect();
+    let rows = place.handle.read(query::lanes)?;
+    let paired = rows.iter().filter_map(|(lane_no, row)| Some((row, reports.get(lane_no)?)));
+    Ok(paired.map(|(row, report)| lane(gateway, place, row, report)).collect())
 }
 
 fn lane(gateway: &Gateway, place: ShardPlace<'_>, row: &row::Lane, report: &LaneReport) -> Lane {

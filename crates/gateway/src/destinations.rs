@@ -1,7 +1,7 @@
 //! Destinations: set up, versioned, paused; and the cache that binds new messages.
 //!
 //! A new version is recorded as activating, applied by every shard through its log, and only then active. Every step can be
-//! repeated: control operations are idempotent by an id that follows from what they do.
+//! repeated; what a crash left half done is finished at the next start.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -18,7 +18,6 @@ use data_encoding::HEXLOWER;
 use futures_util::StreamExt as _;
 use ports::metadata::WatchEvent;
 use ports::target::{Target, TargetError};
-use protocol::hash::{Hash, Preimage};
 use protocol::mutation_v2::{
     AllowedOrdering, ControlPayload, DestinationProfile, OutcomeCapability, PartitionPolicy, ProfileActivate,
     ProfileVersion,
@@ -26,11 +25,13 @@ use protocol::mutation_v2::{
 use protocol::policy::{DlqExport, RetryPolicy, UncertainPolicy};
 use protocol::reference::RetryPolicyRef;
 use protocol::text::Text;
+use shard::query;
 use shard::schedule::outgoing::delivery_header_bytes_max;
+use tokio::time::Instant;
 
 use crate::control_log;
 use crate::messages::parse::invalid;
-use crate::problem::record_problem;
+use crate::problem::{record_problem, shard_problem};
 use crate::state::Gateway;
 
 /// Lanes of unordered messages a partition.
@@ -172,8 +173,7 @@ pub(crate) async fn put(
     let next_version = existing.as_ref().map_or(1, |cached| newest(&cached.record).version + 1);
     let version = new_version(gateway, name, &spec, &target, next_version)?;
     if dry_run {
-        let record =
-            DestinationRecord { name: name.to_owned(), versions: vec![version], paused: false, gate_changes: 0 };
+        let record = DestinationRecord { name: name.to_owned(), versions: vec![version], paused: false };
         return Ok((view(&record, checks), true));
     }
     let (record, created) = record_version(gateway, name, version).await?;
@@ -193,12 +193,8 @@ async fn record_version(
         .records
         .change(&key, |current: Option<&DestinationRecord>| {
             let Some(current) = current else {
-                let record = DestinationRecord {
-                    name: name.to_owned(),
-                    versions: vec![version.clone()],
-                    paused: false,
-                    gate_changes: 0,
-                };
+                let record =
+                    DestinationRecord { name: name.to_owned(), versions: vec![version.clone()], paused: false };
                 return Ok(Change::Write(record.clone(), (record, true)));
             };
             if newest(current).spec == version.spec {
@@ -221,20 +217,11 @@ pub(crate) async fn activate(gateway: &Gateway, record: DestinationRecord) -> Re
     let damaged = || Problem::new(SurfaceCode::Internal, "the destination's record is damaged");
     let profile = version.profile().ok_or_else(damaged)?;
     let policy = version.retry_policy().ok_or_else(damaged)?;
-    let policy_operation = operation_id("retry policy", &policy.id, policy.version, &policy.semantic_hash());
     let id = Bytes::from(record.name.clone());
-    let profile_hash = profile.semantic_hash(&id, version.version);
-    let profile_operation = operation_id("profile", &id, version.version, &profile_hash);
-    let activate =
-        ProfileActivate { profile: ProfileVersion { id, version: version.version }, body: Box::new(profile) };
-    control_log::apply_everywhere(
-        gateway,
-        vec![
-            (policy_operation, ControlPayload::RetryPolicyActivate(Box::new(policy))),
-            (profile_operation, ControlPayload::ProfileActivate(activate)),
-        ],
-    )
-    .await?;
+    let profile = ProfileActivate { profile: ProfileVersion { id, version: version.version }, body: Box::new(profile) };
+    let operations =
+        [ControlPayload::RetryPolicyActivate(Box::new(policy)), ControlPayload::ProfileActivate(profile)];
+    control_log::apply_everywhere(gateway, &operations).await?;
     let key = destination::key(&gateway.config.tenant, &record.name);
     let changed: Result<DestinationRecord, RecordError> = gateway
         .records
@@ -258,44 +245,61 @@ pub(crate) async fn set_paused(gateway: &Gateway, name: &str, paused: bool) -> R
         return Err(unknown(gateway, name));
     }
     let key = destination::key(&gateway.config.tenant, name);
-    let changed: Result<DestinationRecord, RecordError> = gateway
+    let changed: Result<Option<DestinationRecord>, RecordError> = gateway
         .records
         .change(&key, |current: Option<&DestinationRecord>| {
-            let Some(current) = current else {
-                return Err(RecordError::Unreadable {
-                    name: "destination",
-                    key: key.clone(),
-                    reason: "it is gone".to_owned(),
-                });
-            };
-            if current.paused == paused {
-                return Ok(Change::Keep(current.clone()));
-            }
-            let next = DestinationRecord { paused, gate_changes: current.gate_changes + 1, ..current.clone() };
-            Ok(Change::Write(next.clone(), next))
+            Ok(match current {
+                Some(current) if current.paused != paused => {
+                    let next = DestinationRecord { paused, ..current.clone() };
+                    Change::Write(next.clone(), Some(next))
+                }
+                unchanged => Change::Keep(unchanged.cloned()),
+            })
         })
         .await;
-    let record = changed.map_err(record_problem)?;
-    let profile_id = Bytes::from(record.name.clone());
-    let operation = operation_id("gate", &profile_id, record.gate_changes, &[u8::from(paused); 32]);
-    let payload = if paused {
-        ControlPayload::DestinationPause { profile_id }
-    } else {
-        ControlPayload::DestinationResume { profile_id }
-    };
-    control_log::apply_everywhere(gateway, vec![(operation, payload)]).await?;
+    let record = changed.map_err(record_problem)?.ok_or_else(|| unknown(gateway, name))?;
+    control_log::apply_everywhere(gateway, &[gate_operation(&record)]).await?;
     gateway.destinations.put(record.clone());
     Ok(view(&record, Vec::new()))
 }
 
-/// The same operation always has the same id, so that repeating it is harmless.
-fn operation_id(what: &str, id: &[u8], version: u64, hash: &Hash) -> Hash {
-    Preimage::new("nereus-delay-gateway-operation-v1\0")
-        .lp32(what.as_bytes())
-        .lp32(id)
-        .u64(version)
-        .bytes(hash)
-        .sha256()
+fn gate_operation(record: &DestinationRecord) -> ControlPayload {
+    let profile_id = Bytes::from(record.name.clone());
+    if record.paused {
+        ControlPayload::DestinationPause { profile_id }
+    } else {
+        ControlPayload::DestinationResume { profile_id }
+    }
+}
+
+/// Finishes what a crash left half done: versions that not every shard has applied, gates that are not as their record says.
+/// Until then the version before serves.
+pub(crate) async fn reconcile(gateway: &Gateway) {
+    for place in gateway.routes.shards() {
+        if let Err(error) = place.handle.active().await {
+            tracing::warn!(%error, "destinations are not reconciled");
+            return;
+        }
+    }
+    for cached in gateway.destinations.all() {
+        let record = &cached.record;
+        let activated = activate(gateway, record.clone()).await;
+        let set = set_gates(gateway, record).await;
+        for problem in [activated.err(), set.err()].into_iter().flatten() {
+            tracing::warn!(destination = record.name, %problem, "a destination is not as its record says yet");
+        }
+    }
+}
+
+async fn set_gates(gateway: &Gateway, record: &DestinationRecord) -> Result<(), Problem> {
+    for place in gateway.routes.shards() {
+        let paused = place.handle.read(|read| query::profile_is_paused(read, record.name.as_bytes()));
+        if paused.map_err(shard_problem)? != record.paused {
+            let deadline = Instant::now() + gateway.config.wait_default;
+            control_log::apply(gateway, place, &[gate_operation(record)], deadline).await?;
+        }
+    }
+    Ok(())
 }
 
 async fn resolve(gateway: &Gateway, spec: &DestinationSpec, dry_run: bool) -> Result<Target, Problem> {
@@ -314,6 +318,7 @@ async fn resolve(gateway: &Gateway, spec: &DestinationSpec, dry_run: bool) -> Re
 
 fn target_problem(error: TargetError) -> Problem {
     match error {
+        TargetError::Malformed { reason, field } => Problem::new(SurfaceCode::InvalidField, reason).field(field),
         TargetError::Refused { reason, field } => Problem::new(SurfaceCode::DestinationConflict, reason).field(field),
         TargetError::CheckFailed { ref checks } => {
             let checks = checks.iter().map(check).collect();

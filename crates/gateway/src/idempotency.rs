@@ -7,8 +7,9 @@
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
+use client::api::message::MessageReceipt;
 use client::api::problem::{Problem, SurfaceCode};
-use control::cas::{Change, RecordError};
+use control::cas::{RecordError, Stored};
 use control::idempotency::{self, Answer, IdempotencyRecord, PreparedCommand};
 use data_encoding::HEXLOWER;
 use protocol::command::ClientCommand;
@@ -20,6 +21,10 @@ use crate::state::Gateway;
 
 /// The longest key.
 const KEY_BYTES_MAX: usize = 255;
+/// What problems with a key name as their field.
+const KEY_FIELD: &str = "Idempotency-Key";
+/// Records read at once by the sweep.
+const SWEEP_PAGE_LENGTH: usize = 256;
 
 /// Keys whose first request is being answered by this process.
 #[derive(Default)]
@@ -52,7 +57,13 @@ pub(crate) enum Bound<'a> {
     /// The first answer, again.
     Replay(Answer),
     /// Carry this command out: prepared now, or by an earlier request that was not answered.
-    Run(Box<ClientCommand>, HeldKey<'a>),
+    Run(Box<ClientCommand>, BoundKey<'a>),
+}
+
+/// A key with the command that is durable under it.
+pub(crate) struct BoundKey<'a> {
+    held: HeldKey<'a>,
+    stored: Stored<IdempotencyRecord>,
 }
 
 /// Binds a key to a request. `prepare` makes the command if the key is new.
@@ -64,99 +75,131 @@ pub(crate) async fn bind<'a>(
     gateway: &'a Gateway,
     key: &str,
     request: &[&[u8]],
-    prepare: impl FnOnce() -> Result<ClientCommand, Problem>,
+    prepare: impl Future<Output = Result<ClientCommand, Problem>>,
 ) -> Result<Bound<'a>, Problem> {
     let key_hash = hash_of_key(key)?;
     let request_sha256 = HEXLOWER.encode(&sha256(&request.join(&b'\n')));
     let metadata_key = idempotency::key(&gateway.config.tenant, &HEXLOWER.encode(&key_hash));
-    let Some(held) = gateway.keys_in_use.hold(key_hash, metadata_key.clone()) else {
+    let in_use = || {
         let detail = format!("the first request with Idempotency-Key {key:?} is not answered yet");
-        return Err(Problem::new(SurfaceCode::IdempotencyKeyInUse, detail).field("Idempotency-Key"));
+        Problem::new(SurfaceCode::IdempotencyKeyInUse, detail).field(KEY_FIELD)
     };
-    let stored = gateway.records.get::<IdempotencyRecord>(&metadata_key).await.map_err(record_problem)?;
+    let held = gateway.keys_in_use.hold(key_hash, metadata_key).ok_or_else(in_use)?;
+    let stored = gateway.records.get::<IdempotencyRecord>(&held.metadata_key).await.map_err(record_problem)?;
     if let Some(stored) = stored {
-        return resume(key, &request_sha256, stored.record, held);
+        return resume(key, &request_sha256, stored, held);
     }
-    let command = prepare()?;
-    let prepared = PreparedCommand::new(command.shard().partition, &command.encode_frame());
+    let command = prepare.await?;
     let record = IdempotencyRecord {
-        request_sha256: request_sha256.clone(),
+        request_sha256,
         created_at_ms: gateway.now_ms(),
-        prepared: Some(prepared),
+        prepared: Some(PreparedCommand::new(command.shard().partition, &command.encode_frame())),
         answer: None,
     };
-    let raced: Result<Option<IdempotencyRecord>, RecordError> = gateway
-        .records
-        .change(&metadata_key, |current: Option<&IdempotencyRecord>| {
-            Ok(match current {
-                None => Change::Write(record.clone(), None),
-                Some(current) => Change::Keep(Some(current.clone())),
-            })
-        })
-        .await;
-    match raced.map_err(record_problem)? {
-        None => Ok(Bound::Run(Box::new(command), held)),
-        Some(current) => resume(key, &request_sha256, current, held),
-    }
+    let swapped = gateway.records.swap(&held.metadata_key, None, record).await.map_err(record_problem)?;
+    // Another server came first: it is answering the same key.
+    let stored = swapped.ok_or_else(in_use)?;
+    Ok(Bound::Run(Box::new(command), BoundKey { held, stored }))
 }
 
 fn resume<'a>(
     key: &str,
     request_sha256: &str,
-    record: IdempotencyRecord,
+    stored: Stored<IdempotencyRecord>,
     held: HeldKey<'a>,
 ) -> Result<Bound<'a>, Problem> {
+    let record = &stored.record;
     if record.request_sha256 != request_sha256 {
         let detail = format!("Idempotency-Key {key:?} was used for another request; take a new one for a new request");
-        return Err(Problem::new(SurfaceCode::IdempotencyKeyReused, detail).field("Idempotency-Key"));
+        return Err(Problem::new(SurfaceCode::IdempotencyKeyReused, detail).field(KEY_FIELD));
     }
-    if let Some(answer) = record.answer {
-        return Ok(Bound::Replay(answer));
+    if let Some(answer) = &record.answer {
+        return Ok(Bound::Replay(answer.clone()));
     }
     let frame = record.prepared.as_ref().and_then(PreparedCommand::frame);
     match frame.map(|frame| record::decode(&frame)) {
-        Some(Ok(LogRecord::Command(command))) => Ok(Bound::Run(Box::new(command), held)),
+        Some(Ok(LogRecord::Command(command))) => Ok(Bound::Run(Box::new(command), BoundKey { held, stored })),
         _ => Err(Problem::new(SurfaceCode::Internal, "the record of this Idempotency-Key is damaged")),
     }
 }
 
-/// Keeps the answer. If that fails the request is still answered: a repetition finds the verdict in the log.
-pub(crate) async fn answered(gateway: &Gateway, held: HeldKey<'_>, answer: Answer) {
-    let kept: Result<(), RecordError> = gateway
-        .records
-        .change(&held.metadata_key, |current: Option<&IdempotencyRecord>| {
-            Ok(match current {
-                Some(current) if current.answer.is_none() => {
-                    let next = IdempotencyRecord { prepared: None, answer: Some(answer.clone()), ..current.clone() };
-                    Change::Write(next, ())
-                }
-                _ => Change::Keep(()),
-            })
-        })
-        .await;
-    if let Err(error) = kept {
+/// What becomes of a key once its request is answered.
+pub(crate) enum Settlement {
+    /// The answer is final: a repetition gets it again.
+    Keep(Answer),
+    /// Nothing was taken and later it may be: a repetition is a new request.
+    Release,
+    /// Not decided yet: a repetition sends the same command again.
+    Open,
+}
+
+impl Settlement {
+    /// Of an answer with a status below 400.
+    pub(crate) fn of_receipt(status: u16, receipt: &MessageReceipt) -> Settlement {
+        match status {
+            202 => Settlement::Open,
+            // A plain struct of strings and numbers serialises.
+            status => Settlement::Keep(Answer { status, body: serde_json::to_value(receipt).unwrap_or_default() }),
+        }
+    }
+
+    /// Of a refusal.
+    pub(crate) fn of_problem(problem: &Problem) -> Settlement {
+        match problem.status {
+            429 => Settlement::Release,
+            500.. => Settlement::Open,
+            _ if problem.retryable => Settlement::Open,
+            status => Settlement::Keep(Answer { status, body: serde_json::to_value(problem).unwrap_or_default() }),
+        }
+    }
+}
+
+/// Settles a key. If that fails the request is answered all the same: a repetition finds the verdict in the log.
+pub(crate) async fn settle(gateway: &Gateway, key: BoundKey<'_>, settlement: Settlement) {
+    let BoundKey { held, stored } = key;
+    let settled = match settlement {
+        Settlement::Open => return,
+        Settlement::Release => gateway.records.delete(&held.metadata_key, &stored).await.map(drop),
+        Settlement::Keep(answer) => {
+            let next = IdempotencyRecord { prepared: None, answer: Some(answer), ..stored.record.clone() };
+            gateway.records.swap(&held.metadata_key, Some(&stored), next).await.map(drop)
+        }
+    };
+    if let Err(error) = settled {
         tracing::warn!(%error, "an idempotent answer was not kept");
     }
 }
 
-/// Drops records whose time is over. Returns how many.
+/// Drops records whose time is over, page by page. Returns how many.
+///
+/// # Errors
+/// When the metadata store does not answer; what is left is for the next sweep.
 pub(crate) async fn sweep(gateway: &Gateway) -> Result<usize, RecordError> {
     let retention_ms = i64::try_from(gateway.config.idempotency_retention.as_millis()).unwrap_or(i64::MAX);
     let horizon_ms = gateway.now_ms().saturating_sub(retention_ms);
-    let mut dropped = 0;
-    for (key, stored) in gateway.records.list::<IdempotencyRecord>(idempotency::PREFIX).await? {
-        if stored.record.created_at_ms < horizon_ms {
-            // A record that changed meanwhile stays until the next sweep.
-            dropped += usize::from(gateway.records.metadata().delete(&key, stored.version).await.is_ok());
+    let (mut dropped, mut after) = (0, None::<String>);
+    loop {
+        let page = gateway
+            .records
+            .page::<IdempotencyRecord>(idempotency::PREFIX, after.as_deref(), SWEEP_PAGE_LENGTH)
+            .await?;
+        let Some((last, _)) = page.last() else { return Ok(dropped) };
+        after = Some(last.clone());
+        for (key, stored) in page {
+            if stored.record.created_at_ms < horizon_ms {
+                // A record that changed meanwhile stays until the next sweep.
+                dropped += usize::from(gateway.records.delete(&key, &stored).await?);
+            }
         }
+        // Requests go first.
+        tokio::task::yield_now().await;
     }
-    Ok(dropped)
 }
 
 fn hash_of_key(key: &str) -> Result<Hash, Problem> {
     if key.is_empty() || key.len() > KEY_BYTES_MAX {
         let detail = format!("an Idempotency-Key has 1 to {KEY_BYTES_MAX} bytes; this one has {}", key.len());
-        return Err(Problem::new(SurfaceCode::InvalidHeader, detail).field("Idempotency-Key"));
+        return Err(Problem::new(SurfaceCode::InvalidHeader, detail).field(KEY_FIELD));
     }
     Ok(sha256(key.as_bytes()))
 }

@@ -3,37 +3,70 @@
 use axum::response::{IntoResponse, Response};
 use client::api::problem::{Problem, SurfaceCode};
 use client::prepare::PrepareError;
-use control::cas::RecordError;
+use control::cas::{Record as _, RecordError};
+use control::destination::DestinationRecord;
 use hyper::StatusCode;
-use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use ports::log::AppendError;
 use protocol::code::StableCode;
+use shard::store::StoreError;
 use worker::handle::ShardError;
 
+/// Says that an answer was first given earlier.
+pub(crate) const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+/// Names a request in the log.
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
 /// A problem on its way out.
-#[derive(Debug)]
-pub(crate) struct Failure(pub(crate) Box<Problem>);
+#[derive(Clone, Debug)]
+pub(crate) struct Failure {
+    pub(crate) problem: Box<Problem>,
+    /// Whether it is the first answer again.
+    pub(crate) is_replay: bool,
+}
+
+impl Failure {
+    /// A problem that was answered before, under the same Idempotency-Key.
+    pub(crate) fn replayed(problem: Problem) -> Failure {
+        Failure { problem: Box::new(problem), is_replay: true }
+    }
+}
 
 impl From<Problem> for Failure {
     fn from(problem: Problem) -> Self {
-        Failure(Box::new(problem))
+        Failure { problem: Box::new(problem), is_replay: false }
     }
 }
 
 impl IntoResponse for Failure {
+    /// The body is written by [`finish`], which knows the request's id.
     fn into_response(self) -> Response {
-        let problem = self.0;
-        let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        // A plain struct of strings and numbers serialises.
-        let body = serde_json::to_vec(&problem).unwrap_or_default();
-        let mut response = (status, body).into_response();
-        let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-        if problem.retryable {
-            headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
-        }
+        let mut response = ().into_response();
+        response.extensions_mut().insert(self);
         response
     }
+}
+
+/// Gives a response its request's id, and a failure its body.
+pub(crate) fn finish(mut response: Response, request_id: String) -> Response {
+    if let Some(Failure { mut problem, is_replay }) = response.extensions_mut().remove::<Failure>() {
+        problem.request_id.clone_from(&request_id);
+        *response.status_mut() = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if matches!(problem.status, 429 | 503) || problem.retryable {
+            headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        if is_replay {
+            headers.insert(IDEMPOTENT_REPLAYED, HeaderValue::from_static("true"));
+        }
+        // A plain struct of strings and numbers serialises.
+        *response.body_mut() = serde_json::to_vec(&problem).unwrap_or_default().into();
+    }
+    if let Ok(value) = HeaderValue::from_str(&request_id) {
+        response.headers_mut().insert(REQUEST_ID, value);
+    }
+    response
 }
 
 pub(crate) fn append_problem(error: AppendError) -> Problem {
@@ -55,9 +88,11 @@ pub(crate) fn shard_problem(error: ShardError) -> Problem {
         ShardError::NotActive { lifecycle: worker::lifecycle::ShardLifecycle::Failed, .. } => {
             StableCode::ShardUnavailable
         }
-        ShardError::NotActive { .. } | ShardError::Stopped { .. } | ShardError::Log(_) => {
-            StableCode::ShardTransitioning
-        }
+        // A store that was closed is opened again, usually within a second.
+        ShardError::NotActive { .. }
+        | ShardError::Stopped { .. }
+        | ShardError::Log(_)
+        | ShardError::Store(StoreError::Closed { .. }) => StableCode::ShardTransitioning,
         ShardError::TooManyWaiting { .. } => return Problem::new(SurfaceCode::TooManyRequests, error.to_string()),
         ShardError::Store(_) => StableCode::ShardUnavailable,
     };
@@ -71,7 +106,8 @@ pub(crate) fn record_problem(error: RecordError) -> Problem {
         }
         RecordError::Unknown { .. } => SurfaceCode::OutcomeUnknown,
         RecordError::Unreadable { .. } => SurfaceCode::Internal,
-        RecordError::RuleBroken { .. } => SurfaceCode::DestinationConflict,
+        RecordError::RuleBroken { name: DestinationRecord::NAME, .. } => SurfaceCode::DestinationConflict,
+        RecordError::RuleBroken { .. } => SurfaceCode::Internal,
     };
     Problem::new(code, error.to_string())
 }

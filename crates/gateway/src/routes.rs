@@ -3,9 +3,14 @@
 use client::api::problem::{Problem, SurfaceCode};
 use client::prepare::RouteSnapshot;
 use control::route::RouteRecord;
+use protocol::code::StableCode;
 use protocol::id::{MessageId, ShardId};
 use protocol::routing;
+use tokio::time::{Instant, timeout_at};
 use worker::handle::ShardHandle;
+use worker::lifecycle::ShardLifecycle;
+
+use crate::problem::shard_problem;
 
 /// A route with everything it takes to send commands to it.
 #[derive(Clone)]
@@ -29,6 +34,38 @@ pub struct RouteTable {
 pub(crate) struct ShardPlace<'a> {
     pub(crate) route: &'a RouteEntry,
     pub(crate) handle: &'a ShardHandle,
+}
+
+impl ShardPlace<'_> {
+    /// Refuses what a shard that has failed for good would never decide.
+    ///
+    /// # Errors
+    /// SHARD_UNAVAILABLE. A shard that is starting or moving takes commands and decides them later.
+    pub(crate) fn may_append(&self) -> Result<(), Problem> {
+        let status = self.handle.status();
+        if status.lifecycle != ShardLifecycle::Failed {
+            return Ok(());
+        }
+        let partition = self.handle.shard().partition;
+        let detail = format!("shard {partition} has failed ({}); nothing was taken", status.reason);
+        Err(Problem::new(StableCode::ShardUnavailable, detail))
+    }
+
+    /// Waits until everything that was appended before this call is applied.
+    ///
+    /// # Errors
+    /// What keeps the shard from it, or that it took too long.
+    pub(crate) async fn caught_up(&self, deadline: Instant) -> Result<(), Problem> {
+        match timeout_at(deadline, self.handle.barrier()).await {
+            Ok(reached) => reached.map_err(shard_problem),
+            Err(_) => {
+                let status = self.handle.status();
+                let partition = self.handle.shard().partition;
+                let detail = format!("shard {partition} is {} and has not caught up in time; try again", status.lifecycle);
+                Err(Problem::new(StableCode::ShardTransitioning, detail))
+            }
+        }
+    }
 }
 
 impl RouteTable {
@@ -64,8 +101,8 @@ impl RouteTable {
     /// NOT_FOUND for an id of another route: nothing here can know the message.
     pub(crate) fn of_message(&self, message: MessageId) -> Result<ShardPlace<'_>, Problem> {
         self.shard(message.shard).ok_or_else(|| {
-            let code = protocol::code::StableCode::NotFound;
-            Problem::new(code, format!("message {message} is of route {}, which is not here", message.shard.route))
+            let detail = format!("message {message} is of route {}, which is not here", message.shard.route);
+            Problem::new(StableCode::NotFound, detail).field("id")
         })
     }
 

@@ -22,14 +22,6 @@ pub enum StartError {
     /// The metadata store does not answer.
     #[error(transparent)]
     Metadata(#[from] RecordError),
-    /// A destination that was being activated could not be finished.
-    #[error("destination {name:?} could not be activated: {reason}")]
-    Destination {
-        /// Its name.
-        name: String,
-        /// Why.
-        reason: String,
-    },
     /// The address cannot be listened on.
     #[error("cannot listen on {address}: {source}")]
     Listen {
@@ -75,8 +67,7 @@ impl Server {
         let Server { gateway, listener, .. } = self;
         let follow = destinations::load(&gateway).await?;
         let upkeep = async {
-            finish_activations(&gateway).await;
-            tokio::join!(follow, sweep(&gateway));
+            tokio::join!(follow, sweep(&gateway), destinations::reconcile(&gateway));
         };
         let router = http::router(gateway.clone());
         let listener = listener.tap_io(|stream| {
@@ -90,15 +81,6 @@ impl Server {
         tokio::select! {
             served = async { serve.await } => served.map_err(StartError::Serve),
             () = upkeep => Ok(()),
-        }
-    }
-}
-
-/// Versions that a crash left half activated are finished in the background; until then their predecessors serve.
-async fn finish_activations(gateway: &Gateway) {
-    for cached in gateway.destinations.all() {
-        if let Err(problem) = destinations::activate(gateway, cached.record.clone()).await {
-            tracing::warn!(destination = cached.record.name, %problem, "a destination version is not active yet");
         }
     }
 }

@@ -5,18 +5,24 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use client::api::problem::{Problem, SurfaceCode};
 use clock::TrustedClock;
 use control::cas::Records;
 use ed25519_dalek::SigningKey;
 use ports::target::TargetSystem;
 use ports::topics::Topics;
 use protocol::id::Uuid7;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 use worker::metrics::Metrics;
 
 use crate::destinations::{DestinationCache, DestinationDefaults};
 use crate::idempotency::KeysInUse;
 use crate::metrics::GatewayMetrics;
 use crate::routes::RouteTable;
+
+/// In what units the memory for bodies is counted.
+const BODY_ROOM_UNIT_BYTES: usize = 1 << 10;
 
 /// Fills a buffer with random bytes.
 pub type FillRandom = Box<dyn Fn(&mut [u8]) + Send + Sync>;
@@ -38,6 +44,8 @@ pub struct GatewayConfig {
     pub body_bytes_max: usize,
     /// The largest body of a batch.
     pub batch_bytes_max: usize,
+    /// All bodies that are being read or answered.
+    pub bodies_bytes_max: usize,
     /// Messages in a batch.
     pub batch_messages_max: usize,
     /// Requests being answered at once.
@@ -87,11 +95,13 @@ pub struct Gateway {
     pub(crate) keys_in_use: KeysInUse,
     pub(crate) metrics: GatewayMetrics,
     pub(crate) request_count: AtomicU64,
+    body_room: Arc<Semaphore>,
 }
 
 impl Gateway {
     /// A gateway that knows no destinations yet.
     pub(crate) fn new(parts: GatewayParts) -> Gateway {
+        let body_units = parts.config.bodies_bytes_max.max(parts.config.batch_bytes_max).div_ceil(BODY_ROOM_UNIT_BYTES);
         let GatewayParts { config, clock, fill_random, records, routes, systems, topics, control_key, worker_metrics } =
             parts;
         Gateway {
@@ -108,7 +118,12 @@ impl Gateway {
             keys_in_use: KeysInUse::default(),
             metrics: GatewayMetrics::default(),
             request_count: AtomicU64::new(0),
+            body_room: Arc::new(Semaphore::new(body_units.min(Semaphore::MAX_PERMITS))),
         }
+    }
+
+    pub(crate) fn fill_random(&self, buffer: &mut [u8]) {
+        (self.fill_random)(buffer);
     }
 
     pub(crate) fn random_id(&self) -> [u8; 16] {
@@ -123,6 +138,18 @@ impl Gateway {
         (self.fill_random)(&mut random);
         let now_ms = self.clock.carried().midpoint_ms().unsigned_abs().min(Uuid7::UNIX_MS_MAX);
         Uuid7::from_parts(now_ms, random).expect("the time was cut to what a uuid holds")
+    }
+
+    /// Until when a read waits for its shard to catch up.
+    pub(crate) fn read_deadline(&self) -> Instant {
+        Instant::now() + self.config.wait_default
+    }
+
+    /// Memory for a request's body, waited for.
+    pub(crate) async fn body_room(&self, bytes: usize) -> Result<OwnedSemaphorePermit, Problem> {
+        let units = u32::try_from(bytes.div_ceil(BODY_ROOM_UNIT_BYTES)).unwrap_or(u32::MAX);
+        let closed = |_| Problem::new(SurfaceCode::Unavailable, "the server is stopping; nothing was taken");
+        self.body_room.clone().acquire_many_owned(units).await.map_err(closed)
     }
 
     /// The service's clock, for answers.

@@ -250,6 +250,8 @@ pub struct HttpConfig {
     pub body_bytes_max: ByteCount,
     /// The largest body of a batch.
     pub batch_bytes_max: ByteCount,
+    /// Memory for the bodies of all requests that are being read or answered; more wait.
+    pub bodies_bytes_max: ByteCount,
     /// Messages in a batch.
     pub batch_messages_max: usize,
     /// Requests answered at once; more are refused with 429.
@@ -269,6 +271,7 @@ impl Default for HttpConfig {
             wait_max: Span::minutes(10),
             body_bytes_max: ByteCount(2 << 20),
             batch_bytes_max: ByteCount(8 << 20),
+            bodies_bytes_max: ByteCount(256 << 20),
             batch_messages_max: 1_000,
             requests_max: 20_000,
             idempotency_retention: Span::hours(24),
@@ -431,6 +434,13 @@ impl Configuration {
             format!(
                 "storage.write_buffer_bytes_max ({}) must be at most half of storage.cache_bytes_max ({})",
                 self.storage.write_buffer_bytes_max, self.storage.cache_bytes_max
+            ),
+        );
+        need(
+            self.http.bodies_bytes_max.0 >= self.http.batch_bytes_max.0.max(self.http.body_bytes_max.0),
+            format!(
+                "http.bodies_bytes_max ({}) must hold the largest body (http.batch_bytes_max {}, http.body_bytes_max {})",
+                self.http.bodies_bytes_max, self.http.batch_bytes_max, self.http.body_bytes_max
             ),
         );
         need((1..=1_024).contains(&self.server.shards), format!("server.shards ({}) must be 1 to 1,024", self.server.shards));

@@ -395,6 +395,7 @@ fn gateway_parts(parts: &Parts<'_>, entry: RouteEntry, worker_metrics: Arc<Metri
             wait_max: http.wait_max.duration(),
             body_bytes_max: http.body_bytes_max.size(),
             batch_bytes_max: http.batch_bytes_max.size(),
+            bodies_bytes_max: http.bodies_bytes_max.size(),
             batch_messages_max: http.batch_messages_max,
             requests_max: http.requests_max,
             idempotency_retention: http.idempotency_retention.duration(),

@@ -32,12 +32,20 @@ pub struct Target {
 /// A target that cannot be had.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum TargetError {
-    /// The request contradicts itself or what exists; nothing was changed.
+    /// The request is not well-formed; nothing was changed.
+    #[error("{reason}")]
+    Malformed {
+        /// What is wrong, with names and numbers.
+        reason: String,
+        /// The field at fault.
+        field: &'static str,
+    },
+    /// The request contradicts what exists; nothing was changed.
     #[error("{reason}")]
     Refused {
         /// What is wrong, with names and numbers.
         reason: String,
-        /// The field at fault, within the system's part of the request.
+        /// The field at fault.
         field: &'static str,
     },
     /// A check failed; nothing was changed.

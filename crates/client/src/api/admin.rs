@@ -128,6 +128,9 @@ pub struct Lane {
 pub struct LaneList {
     /// Ascending by route, shard and lane.
     pub items: Vec<Lane>,
+    /// What keeps shards from answering, one entry for each whose lanes are missing here.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unavailable: Vec<String>,
 }
 
 /// A route.

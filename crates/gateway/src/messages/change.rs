@@ -2,47 +2,51 @@
 
 use client::api::message::{MessageReceipt, Status};
 use client::api::problem::{Problem, SurfaceCode};
+use client::instant::format_instant_ms;
 use client::prepare::{self, Times};
 use protocol::code::StableCode;
-use protocol::command::{ClientCommand, Precondition};
+use protocol::command::{ClientCommand, CommandBody, Precondition};
 use shard::machine::verdict::{Rule, Verdict};
 use shard::query;
 use shard::state::generation::MessageState;
 
 use super::locate::{Located, locate};
 use super::parse::{RawReschedule, body};
+use super::refusal::{self, Asked};
 use super::submit::{Submitted, Wait, submit};
 use super::view;
-use crate::problem::{prepare_problem, shard_problem};
+use crate::idempotency::{self, Bound, Settlement};
+use crate::problem::{Failure, prepare_problem, shard_problem};
 use crate::state::Gateway;
 
 /// What a change came to.
 pub(crate) struct Changed {
     pub(crate) status: u16,
     pub(crate) receipt: MessageReceipt,
+    pub(crate) is_replay: bool,
 }
 
-/// Which version the caller expects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum IfMatch {
-    /// Any.
-    Any,
-    /// Exactly this one.
-    Version(u64),
+/// A change as it was asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ChangeRequest<'a> {
+    /// The message, by any of its ids.
+    pub(crate) id: &'a str,
+    /// The version the caller expects.
+    pub(crate) if_match: Option<u64>,
+    /// Its Idempotency-Key.
+    pub(crate) idempotency_key: Option<&'a str>,
+    /// How far it is followed.
+    pub(crate) wait: Wait,
 }
 
-impl IfMatch {
-    fn precondition(self) -> Precondition {
-        let state_version = match self {
-            IfMatch::Any => None,
-            IfMatch::Version(version) => Some(version),
-        };
-        Precondition { generation: None, state_version }
+impl ChangeRequest<'_> {
+    fn precondition(&self) -> Precondition {
+        Precondition { generation: None, state_version: self.if_match }
     }
 
-    fn check(self, located: &Located<'_>) -> Result<(), Problem> {
-        match self {
-            IfMatch::Version(version) if version != located.view.row.state_version => Err(moved_on(located, version)),
+    fn check(&self, located: &Located<'_>) -> Result<(), Problem> {
+        match self.if_match {
+            Some(version) if version != located.view.row.state_version => Err(moved_on(located, version)),
             _ => Ok(()),
         }
     }
@@ -52,63 +56,94 @@ impl IfMatch {
 ///
 /// # Errors
 /// What stands in the way, with the message where it says more.
-pub(crate) async fn cancel(gateway: &Gateway, id: &str, if_match: IfMatch, wait: Wait) -> Result<Changed, Problem> {
-    let located = locate(gateway, id, false).await?;
+pub(crate) async fn cancel(gateway: &Gateway, request: ChangeRequest<'_>) -> Result<Changed, Failure> {
+    let located = locate(gateway, request.id, false, request.wait.deadline).await?;
     if located.view.state == MessageState::Canceled {
-        return Ok(Changed { status: 200, receipt: receipt(gateway, &located) });
+        return Ok(Changed { status: 200, receipt: receipt(gateway, &located), is_replay: false });
     }
-    if_match.check(&located)?;
-    if located.view.state.is_terminal() {
-        return Err(ended(gateway, &located));
-    }
-    let snapshot = &located.place.route.snapshot;
-    let command = prepare::cancel(snapshot, located.message_id, if_match.precondition(), gateway.fresh_uuid())
-        .map_err(|error| prepare_problem(&error))?;
-    run(gateway, located, command, if_match, wait).await
+    let prepare = async {
+        request.check(&located)?;
+        if located.view.state.is_terminal() {
+            return Err(ended(gateway, &located));
+        }
+        let snapshot = &located.place.route.snapshot;
+        prepare::cancel(snapshot, located.message_id, request.precondition(), gateway.fresh_uuid())
+            .map_err(|error| prepare_problem(&error))
+    };
+    carry_out(gateway, request, "DELETE", &[], prepare).await
 }
 
 /// Gives a message new times.
 ///
 /// # Errors
 /// What stands in the way, with the message where it says more.
-pub(crate) async fn reschedule(
-    gateway: &Gateway,
-    id: &str,
-    request: &[u8],
-    if_match: IfMatch,
-    wait: Wait,
-) -> Result<Changed, Problem> {
-    let raw: RawReschedule<'_> = body(request)?;
+pub(crate) async fn reschedule(gateway: &Gateway, request: ChangeRequest<'_>, sent: &[u8]) -> Result<Changed, Failure> {
+    let raw: RawReschedule<'_> = body(sent)?;
     let (when, expiry) = raw.times()?;
-    let located = locate(gateway, id, false).await?;
-    if_match.check(&located)?;
-    if located.view.state.is_terminal() {
-        return Err(ended(gateway, &located));
-    }
-    let now_latest_ms = gateway.now_latest_ms();
-    let deliver_at_ms = when.deliver_at_ms(now_latest_ms);
-    let row = &located.view.row;
-    let expire_at_ms = match expiry {
-        Some(expiry) => expiry.expire_at_ms(deliver_at_ms, now_latest_ms),
-        // The same length as before, from the new time on.
-        None => {
-            let length_ms = row.expire_at_ms.saturating_sub(row.deliver_at_ms);
-            deliver_at_ms.max(now_latest_ms).saturating_add(length_ms)
+    let prepare = async {
+        let located = locate(gateway, request.id, false, request.wait.deadline).await?;
+        request.check(&located)?;
+        if located.view.state.is_terminal() {
+            return Err(ended(gateway, &located));
         }
+        let now_latest_ms = gateway.now_latest_ms();
+        let deliver_at_ms = when.deliver_at_ms(now_latest_ms);
+        let row = &located.view.row;
+        let expire_at_ms = match expiry {
+            Some(expiry) => expiry.expire_at_ms(deliver_at_ms, now_latest_ms),
+            // The same length as before, from the new time on.
+            None => {
+                let length_ms = row.expire_at_ms.saturating_sub(row.deliver_at_ms);
+                deliver_at_ms.max(now_latest_ms).saturating_add(length_ms)
+            }
+        };
+        prepare::reschedule(
+            &located.place.route.snapshot,
+            &bound_version(gateway, &located)?,
+            located.message_id,
+            request.precondition(),
+            Times { deliver_at_ms, expire_at_ms },
+            gateway.fresh_uuid(),
+            now_latest_ms,
+        )
+        .map_err(|error| prepare_problem(&error))
     };
-    let times = Times { deliver_at_ms, expire_at_ms };
-    let destination = bound_version(gateway, &located)?;
-    let command = prepare::reschedule(
-        &located.place.route.snapshot,
-        &destination,
-        located.message_id,
-        if_match.precondition(),
-        times,
-        gateway.fresh_uuid(),
-        now_latest_ms,
-    )
-    .map_err(|error| prepare_problem(&error))?;
-    run(gateway, located, command, if_match, wait).await
+    carry_out(gateway, request, "PATCH", sent, prepare).await
+}
+
+/// Prepares the change, or takes what its key has, and follows it.
+async fn carry_out(
+    gateway: &Gateway,
+    request: ChangeRequest<'_>,
+    method: &str,
+    sent: &[u8],
+    prepare: impl Future<Output = Result<ClientCommand, Problem>>,
+) -> Result<Changed, Failure> {
+    let Some(key) = request.idempotency_key else {
+        return Ok(run(gateway, request, &prepare.await?).await?);
+    };
+    let line = format!("{method} /v1/messages/{} If-Match {:?}", request.id, request.if_match);
+    match idempotency::bind(gateway, key, &[line.as_bytes(), sent], prepare).await? {
+        Bound::Replay(answer) => replay(answer),
+        Bound::Run(command, key) => {
+            let result = run(gateway, request, &command).await;
+            let settlement = match &result {
+                Ok(changed) => Settlement::of_receipt(changed.status, &changed.receipt),
+                Err(problem) => Settlement::of_problem(problem),
+            };
+            idempotency::settle(gateway, key, settlement).await;
+            Ok(result?)
+        }
+    }
+}
+
+fn replay(answer: control::idempotency::Answer) -> Result<Changed, Failure> {
+    let damaged = |_| Problem::new(SurfaceCode::Internal, "the kept answer is damaged");
+    if answer.status >= 400 {
+        return Err(Failure::replayed(serde_json::from_value(answer.body).map_err(damaged)?));
+    }
+    let receipt = serde_json::from_value(answer.body).map_err(damaged)?;
+    Ok(Changed { status: answer.status, receipt, is_replay: true })
 }
 
 /// The destination version that a message is bound to: its limits hold, whatever the newest version says.
@@ -122,74 +157,71 @@ fn bound_version(gateway: &Gateway, located: &Located<'_>) -> Result<prepare::Bo
     Ok(prepare::BoundDestination { profile, body })
 }
 
-async fn run(
-    gateway: &Gateway,
-    located: Located<'_>,
-    command: ClientCommand,
-    if_match: IfMatch,
-    wait: Wait,
-) -> Result<Changed, Problem> {
-    let mut submitted = submit(gateway, &[command], wait).await;
+async fn run(gateway: &Gateway, request: ChangeRequest<'_>, command: &ClientCommand) -> Result<Changed, Problem> {
+    let mut submitted = submit(gateway, &[command], request.wait).await;
+    let located = stored(gateway, command)?;
     match submitted.pop() {
         None | Some(Submitted::Queued) => {
             let receipt = MessageReceipt { status: Status::Queued, version: None, ..receipt(gateway, &located) };
-            Ok(Changed { status: 202, receipt })
+            Ok(Changed { status: 202, receipt, is_replay: false })
         }
         Some(Submitted::Problem(problem)) => Err(*problem),
         Some(Submitted::Verdict(verdict)) => {
-            let located = refreshed(located)?;
-            decided(gateway, &located, verdict, if_match)
+            let receipt = decided(gateway, &located, command, &verdict, request.if_match)?;
+            Ok(Changed { status: 200, receipt, is_replay: false })
         }
     }
 }
 
-fn decided(gateway: &Gateway, located: &Located<'_>, verdict: Verdict, if_match: IfMatch) -> Result<Changed, Problem> {
-    match verdict.code {
-        StableCode::Canceled | StableCode::AlreadyCanceled => {
-            let receipt = MessageReceipt {
-                status: Status::Canceled,
-                version: verdict.state_version,
-                ..receipt(gateway, located)
-            };
-            Ok(Changed { status: 200, receipt })
+/// The message as it stands now: a verdict is answered with it.
+fn stored<'a>(gateway: &'a Gateway, command: &ClientCommand) -> Result<Located<'a>, Problem> {
+    let message_id = command.message_id;
+    let place = gateway.routes.of_message(message_id)?;
+    let read = place.handle.read(|read| Ok((query::message(read, message_id.uuid)?, query::progress(read)?)));
+    let (view, progress) = read.map_err(shard_problem)?;
+    let view = view.ok_or_else(|| Problem::new(StableCode::NotFound, format!("there is no message {message_id}")))?;
+    Ok(Located { place, message_id, view, progress, intent: None })
+}
+
+fn decided(
+    gateway: &Gateway,
+    located: &Located<'_>,
+    command: &ClientCommand,
+    verdict: &Verdict,
+    if_match: Option<u64>,
+) -> Result<MessageReceipt, Problem> {
+    let as_decided = |status| MessageReceipt { status, version: verdict.state_version, ..receipt(gateway, located) };
+    match (verdict.code, &command.body) {
+        (StableCode::Canceled, _) | (StableCode::AlreadyCanceled, CommandBody::Cancel(_)) => {
+            Ok(as_decided(Status::Canceled))
         }
-        StableCode::Superseded => {
-            let receipt = MessageReceipt { version: verdict.state_version, ..receipt(gateway, located) };
-            Ok(Changed { status: 200, receipt })
-        }
-        StableCode::VersionConflict | StableCode::GenerationSuperseded => Err(match if_match {
-            IfMatch::Version(version) => moved_on(located, version),
-            IfMatch::Any => Problem::new(verdict.code, "the message was changed at the same time"),
+        // It may have been moved, cancelled or sent since; what was decided is the answer.
+        (StableCode::Superseded, CommandBody::Reschedule(times)) => Ok(MessageReceipt {
+            deliver_at: format_instant_ms(times.deliver_at_ms),
+            deliver_at_ms: times.deliver_at_ms,
+            expires_at: format_instant_ms(times.expire_at_ms),
+            expires_at_ms: times.expire_at_ms,
+            delivery: None,
+            lateness_ms: None,
+            ..as_decided(Status::Scheduled)
         }),
-        StableCode::InvalidDeliveryWindow => Err(window(gateway, verdict.rule)),
-        code => Err(in_the_way(gateway, located, code)),
+        (StableCode::VersionConflict | StableCode::GenerationSuperseded, _) => Err(match if_match {
+            Some(version) => moved_on(located, version),
+            None => Problem::new(verdict.code, "the message was changed at the same time; read it and try again"),
+        }),
+        (StableCode::InvalidDeliveryWindow, CommandBody::Reschedule(times)) => {
+            let limits = &located.place.route.snapshot.limits;
+            let asked = Asked {
+                limits,
+                delay_ms_max: bound_version(gateway, located)?.body.delay_ms_max,
+                deliver_at_ms: times.deliver_at_ms,
+                expire_at_ms: times.expire_at_ms,
+                now_ms: gateway.now_ms(),
+            };
+            Err(refusal::problem(verdict, &asked))
+        }
+        (code, _) => Err(in_the_way(gateway, located, code, verdict.rule)),
     }
-}
-
-fn window(gateway: &Gateway, rule: Rule) -> Problem {
-    let limits = &gateway.routes.home().snapshot.limits;
-    let (detail, limit_ms) = match rule {
-        Rule::WindowTooShort => ("too little time between delivery and expiry", limits.delivery_window_ms_min),
-        Rule::DelayTooLong => ("delivery is too far ahead", limits.delay_ms_max),
-        Rule::LifetimeTooLong => ("expiry is too far ahead", limits.lifetime_ms_max),
-        _ => ("the expiry is over already", 0),
-    };
-    let problem = Problem::new(StableCode::InvalidDeliveryWindow, format!("{detail}; the limit is {limit_ms} ms"));
-    Problem { limit_ms: Some(limit_ms), ..problem }
-}
-
-/// Reads the message again: a verdict is answered with what stands now.
-fn refreshed(located: Located<'_>) -> Result<Located<'_>, Problem> {
-    let message = located.message_id.uuid;
-    let found = located
-        .place
-        .handle
-        .read(|read| Ok((query::message(read, message)?, query::progress(read)?)))
-        .map_err(shard_problem)?;
-    Ok(match found {
-        (Some(view), progress) => Located { view, progress, ..located },
-        (None, _) => located,
-    })
 }
 
 fn receipt(gateway: &Gateway, located: &Located<'_>) -> MessageReceipt {
@@ -203,10 +235,10 @@ fn ended(gateway: &Gateway, located: &Located<'_>) -> Problem {
         MessageState::Expired => StableCode::AlreadyExpired,
         _ => StableCode::AlreadyDeadLettered,
     };
-    in_the_way(gateway, located, code)
+    in_the_way(gateway, located, code, Rule::None)
 }
 
-fn in_the_way(gateway: &Gateway, located: &Located<'_>, code: StableCode) -> Problem {
+fn in_the_way(gateway: &Gateway, located: &Located<'_>, code: StableCode, rule: Rule) -> Problem {
     let detail = match code {
         StableCode::TooLate if located.view.state == MessageState::Uncertain => {
             "an attempt may have been delivered, so the message cannot be taken back".to_owned()
@@ -217,7 +249,7 @@ fn in_the_way(gateway: &Gateway, located: &Located<'_>, code: StableCode) -> Pro
         StableCode::AlreadyExpired => "the message's expiry came first; it was not delivered".to_owned(),
         StableCode::AlreadyDeadLettered => "the message was given up".to_owned(),
         StableCode::NotFound => format!("there is no message {}", located.message_id),
-        _ => format!("the shard refused the change of message {}", located.message_id),
+        _ => format!("the shard refused the change of message {}: {rule}", located.message_id),
     };
     let message = (code != StableCode::NotFound).then(|| Box::new(view::message(gateway, located)));
     Problem { message, ..Problem::new(code, detail) }

@@ -6,6 +6,7 @@ use protocol::id::MessageId;
 use shard::query::{self, MessageView};
 use shard::state::row;
 use shard::store::{Read, StoreError};
+use tokio::time::Instant;
 
 use crate::problem::shard_problem;
 use crate::routes::ShardPlace;
@@ -25,13 +26,18 @@ pub(crate) struct Located<'a> {
 ///
 /// # Errors
 /// NOT_FOUND, MESSAGE_FORGOTTEN for an `ndm1_` id whose retention is over, or what keeps the shard from answering.
-pub(crate) async fn locate<'a>(gateway: &'a Gateway, id: &str, with_intent: bool) -> Result<Located<'a>, Problem> {
+pub(crate) async fn locate<'a>(
+    gateway: &'a Gateway,
+    id: &str,
+    with_intent: bool,
+    deadline: Instant,
+) -> Result<Located<'a>, Problem> {
     let name = Name::parse(id)?;
     let place = match &name {
         Name::Message(message_id) => gateway.routes.of_message(*message_id)?,
         Name::Key(key) => gateway.routes.of_key(key.as_bytes())?,
     };
-    place.handle.barrier().await.map_err(shard_problem)?;
+    place.caught_up(deadline).await?;
     let found = place.handle.read(|read| find(read, &name, with_intent)).map_err(shard_problem)?;
     match found {
         Some((view, progress, intent)) => {

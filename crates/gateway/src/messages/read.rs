@@ -27,7 +27,7 @@ const PAGE_ITEMS_DEFAULT: usize = 50;
 /// # Errors
 /// NOT_FOUND, MESSAGE_FORGOTTEN, or what keeps the shard from answering.
 pub(crate) async fn get(gateway: &Gateway, id: &str, with_payload: bool) -> Result<Message, Problem> {
-    let located = locate(gateway, id, with_payload).await?;
+    let located = locate(gateway, id, with_payload, gateway.read_deadline()).await?;
     Ok(view::message(gateway, &located))
 }
 
@@ -56,8 +56,9 @@ pub(crate) async fn list(gateway: &Gateway, query: &ListQuery) -> Result<Message
     let after = query.cursor.as_deref().map(|cursor| decode_cursor(cursor, order)).transpose()?;
 
     let mut pages = Vec::new();
+    let deadline = gateway.read_deadline();
     for place in gateway.routes.shards() {
-        place.handle.barrier().await.map_err(shard_problem)?;
+        place.caught_up(deadline).await?;
         let shard = place.handle.shard();
         let rows_max = gateway.config.page_rows_max;
         let read = place.handle.read(|read| {
@@ -209,8 +210,9 @@ fn order_tag(order: ListOrder) -> u8 {
 pub(crate) async fn counts(gateway: &Gateway, destination: Option<&str>) -> Result<Counts, Problem> {
     let wanted = destination.map(|name| destination_ids(gateway, name)).transpose()?;
     let mut counts = Counts::default();
+    let deadline = gateway.read_deadline();
     for place in gateway.routes.shards() {
-        place.handle.barrier().await.map_err(shard_problem)?;
+        place.caught_up(deadline).await?;
         let part = place.handle.read(|read| {
             let mut part = Counts::default();
             for (lane_no, lane) in query::lanes(read)? {

@@ -1,11 +1,14 @@
 //! Taking messages: one at a time and in batches, with the same verdicts.
+//!
+//! Every request goes through the same four steps, a batch's items side by side: fixed as a command and bound to its key, sent
+//! to its shard, followed as far as it asked for, and its key settled.
 
 use client::api::message::{BatchResult, MessageReceipt, Status};
 use client::api::problem::{Problem, SurfaceCode};
 use client::prepare::{self, NewMessage};
-use control::idempotency::Answer;
+use futures_util::future::join_all;
 use protocol::code::StableCode;
-use protocol::command::{ClientCommand, CommandBody};
+use protocol::command::{ClientCommand, CommandBody, ScheduleIntent};
 use serde_json::value::RawValue;
 use shard::machine::verdict::{Rule, Verdict};
 use shard::query;
@@ -14,11 +17,12 @@ use tokio::sync::oneshot;
 
 use super::locate::Located;
 use super::parse::{RawSchedule, body};
+use super::refusal::{self, Asked};
 use super::submit::{Submitted, Wait, WaitFor, submit};
 use super::view;
 use crate::destinations;
-use crate::idempotency::{self, Bound, HeldKey};
-use crate::problem::{prepare_problem, shard_problem};
+use crate::idempotency::{self, Bound, BoundKey, Settlement};
+use crate::problem::{Failure, prepare_problem, shard_problem};
 use crate::state::Gateway;
 
 /// What a schedule came to, ready for HTTP.
@@ -28,64 +32,128 @@ pub(crate) struct Scheduled {
     pub(crate) is_replay: bool,
 }
 
+/// A request as sent.
+#[derive(Clone, Copy)]
+struct Request<'a> {
+    body: &'a [u8],
+    idempotency_key: Option<&'a str>,
+}
+
 /// Takes one message.
 ///
 /// # Errors
 /// What refused it; nothing is stored of it then, unless the code says that this is not known.
 pub(crate) async fn one(
     gateway: &Gateway,
-    request: &[u8],
+    body: &[u8],
     idempotency_key: Option<&str>,
     wait: Wait,
-) -> Result<Scheduled, Problem> {
-    let raw: RawSchedule<'_> = body(request)?;
-    let key = idempotency_key.or(raw.idempotency_key.as_deref());
-    let Some(key) = key else {
-        let command = prepare(gateway, &raw)?;
-        return run(gateway, command, wait).await;
-    };
-    match idempotency::bind(gateway, key, &[b"POST /v1/messages", request], || prepare(gateway, &raw)).await? {
-        Bound::Replay(answer) => replay(answer),
-        Bound::Run(command, held) => {
-            let result = run(gateway, *command, wait).await;
-            keep(gateway, held, &result).await;
-            result
-        }
-    }
+) -> Result<Scheduled, Failure> {
+    let mut results = carry_out(gateway, &[Request { body, idempotency_key }], wait).await;
+    // One request has one result.
+    results.pop().unwrap_or_else(|| Err(Problem::new(SurfaceCode::Internal, "a request got no result").into()))
 }
 
 /// Takes messages on their own terms each; the results are in the request's order.
 pub(crate) async fn batch(gateway: &Gateway, items: &[&RawValue], wait: Wait) -> Vec<BatchResult> {
-    let mut results: Vec<Option<BatchResult>> = vec![None; items.len()];
-    let mut plain = Vec::with_capacity(items.len());
-    let mut with_key = Vec::new();
-    for (index, item) in items.iter().enumerate() {
-        let raw: Result<RawSchedule<'_>, Problem> = body(item.get().as_bytes());
-        match raw {
-            Ok(raw) if raw.idempotency_key.is_some() => with_key.push(index),
-            Ok(raw) => match prepare(gateway, &raw) {
-                Ok(command) => plain.push((index, command)),
-                Err(problem) => results[index] = Some(BatchResult::Problem(problem)),
-            },
-            Err(problem) => results[index] = Some(BatchResult::Problem(problem)),
+    let requests: Vec<Request<'_>> =
+        items.iter().map(|item| Request { body: item.get().as_bytes(), idempotency_key: None }).collect();
+    let results = carry_out(gateway, &requests, wait).await;
+    results
+        .into_iter()
+        .map(|result| match result {
+            Ok(scheduled) => BatchResult::Receipt(scheduled.receipt),
+            Err(failure) => BatchResult::Problem(*failure.problem),
+        })
+        .collect()
+}
+
+/// A request whose command is fixed and, with a key, durable.
+struct Fixed<'a> {
+    index: usize,
+    command: ClientCommand,
+    key: Option<BoundKey<'a>>,
+    end: Option<oneshot::Receiver<MessageState>>,
+}
+
+async fn carry_out(gateway: &Gateway, requests: &[Request<'_>], wait: Wait) -> Vec<Result<Scheduled, Failure>> {
+    let fixing = requests.iter().enumerate().map(|(index, request)| fix(gateway, index, *request, wait));
+    let mut results: Vec<Option<Result<Scheduled, Failure>>> = Vec::with_capacity(requests.len());
+    let mut fixed = Vec::with_capacity(requests.len());
+    for outcome in join_all(fixing).await {
+        match outcome {
+            Ok(Step::Run(request)) => {
+                fixed.push(request);
+                results.push(None);
+            }
+            Ok(Step::Replay(scheduled)) => results.push(Some(Ok(scheduled))),
+            Err(failure) => results.push(Some(Err(failure))),
         }
     }
-    let (indices, commands): (Vec<usize>, Vec<ClientCommand>) = plain.into_iter().unzip();
-    for (index, result) in indices.into_iter().zip(run_all(gateway, commands, wait).await) {
-        results[index] = Some(batch_result(result));
+    let commands: Vec<&ClientCommand> = fixed.iter().map(|request| &request.command).collect();
+    let submitted = submit(gateway, &commands, wait).await;
+    let finishing = fixed.into_iter().zip(submitted).map(|(request, submitted)| finish(gateway, request, submitted, wait));
+    for (index, result) in join_all(finishing).await {
+        results[index] = Some(result.map_err(Failure::from));
     }
-    for index in with_key {
-        results[index] = Some(batch_result(one(gateway, items[index].get().as_bytes(), None, wait).await));
-    }
-    // Every index was given a result above.
+    // Every index has its result: what was not fixed was answered at once.
     results.into_iter().flatten().collect()
 }
 
-fn batch_result(result: Result<Scheduled, Problem>) -> BatchResult {
-    match result {
-        Ok(scheduled) => BatchResult::Receipt(scheduled.receipt),
-        Err(problem) => BatchResult::Problem(problem),
+/// What fixing a request leads to.
+enum Step<'a> {
+    Run(Box<Fixed<'a>>),
+    Replay(Scheduled),
+}
+
+async fn fix<'a>(gateway: &'a Gateway, index: usize, request: Request<'_>, wait: Wait) -> Result<Step<'a>, Failure> {
+    let raw: RawSchedule<'_> = body(request.body)?;
+    let (command, key) = match request.idempotency_key.or(raw.idempotency_key.as_deref()) {
+        None => (prepare(gateway, &raw)?, None),
+        Some(key) => {
+            let sent: [&[u8]; 2] = [b"POST /v1/messages", request.body];
+            match idempotency::bind(gateway, key, &sent, async { prepare(gateway, &raw) }).await? {
+                Bound::Replay(answer) => return replay(answer).map(Step::Replay),
+                Bound::Run(command, key) => (*command, Some(key)),
+            }
+        }
+    };
+    // Before the append, so that no end is missed, and that nothing is taken when it cannot be followed.
+    let end = match wait.until {
+        WaitFor::Published => Some(watch_end(gateway, &command)?),
+        WaitFor::Queued | WaitFor::Applied => None,
+    };
+    Ok(Step::Run(Box::new(Fixed { index, command, key, end })))
+}
+
+fn replay(answer: control::idempotency::Answer) -> Result<Scheduled, Failure> {
+    let damaged = |_| Problem::new(SurfaceCode::Internal, "the kept answer is damaged");
+    if answer.status >= 400 {
+        return Err(Failure::replayed(serde_json::from_value(answer.body).map_err(damaged)?));
     }
+    let receipt = serde_json::from_value(answer.body).map_err(damaged)?;
+    Ok(Scheduled { status: answer.status, receipt, is_replay: true })
+}
+
+async fn finish(
+    gateway: &Gateway,
+    request: Box<Fixed<'_>>,
+    submitted: Submitted,
+    wait: Wait,
+) -> (usize, Result<Scheduled, Problem>) {
+    let Fixed { index, command, key, end } = *request;
+    let mut result = scheduled(gateway, &command, submitted);
+    if let (Ok(scheduled), Some(end)) = (&mut result, end) {
+        follow(gateway, &command, scheduled, end, wait).await;
+    }
+    if let Some(key) = key {
+        let settlement = match &result {
+            Ok(scheduled) => Settlement::of_receipt(scheduled.status, &scheduled.receipt),
+            Err(problem) => Settlement::of_problem(problem),
+        };
+        idempotency::settle(gateway, key, settlement).await;
+    }
+    (index, result)
 }
 
 /// Fixes the command: identities, times, bytes.
@@ -114,34 +182,7 @@ fn prepare(gateway: &Gateway, raw: &RawSchedule<'_>) -> Result<ClientCommand, Pr
         .map_err(|error| prepare_problem(&error))
 }
 
-async fn run(gateway: &Gateway, command: ClientCommand, wait: Wait) -> Result<Scheduled, Problem> {
-    let mut results = run_all(gateway, vec![command], wait).await;
-    // One command has one result.
-    results.pop().unwrap_or_else(|| Err(Problem::new(SurfaceCode::Internal, "a command got no result")))
-}
-
-async fn run_all(gateway: &Gateway, commands: Vec<ClientCommand>, wait: Wait) -> Vec<Result<Scheduled, Problem>> {
-    let mut ends = Vec::with_capacity(commands.len());
-    if wait.until == WaitFor::Published {
-        // Before the append, so that no end is missed.
-        for command in &commands {
-            ends.push(watch_end(gateway, command));
-        }
-    }
-    let submitted = submit(gateway, &commands, wait).await;
-    let mut results = Vec::with_capacity(commands.len());
-    let mut ends = ends.into_iter();
-    for (command, submitted) in commands.iter().zip(submitted) {
-        let result = scheduled(gateway, command, submitted).await;
-        results.push(match (result, ends.next()) {
-            (Ok(scheduled), Some(end)) => ended(gateway, command, scheduled, end, wait).await,
-            (result, _) => result,
-        });
-    }
-    results
-}
-
-async fn scheduled(gateway: &Gateway, command: &ClientCommand, submitted: Submitted) -> Result<Scheduled, Problem> {
+fn scheduled(gateway: &Gateway, command: &ClientCommand, submitted: Submitted) -> Result<Scheduled, Problem> {
     match submitted {
         Submitted::Queued => {
             Ok(Scheduled { status: 202, receipt: receipt(gateway, command, Status::Queued, None), is_replay: false })
@@ -155,46 +196,39 @@ async fn scheduled(gateway: &Gateway, command: &ClientCommand, submitted: Submit
     }
 }
 
+fn intent(command: &ClientCommand) -> Option<&ScheduleIntent> {
+    match &command.body {
+        CommandBody::Schedule(body) => Some(body.intent()),
+        _ => None,
+    }
+}
+
 fn receipt(gateway: &Gateway, command: &ClientCommand, status: Status, version: Option<u64>) -> MessageReceipt {
-    let (id, times) = match &command.body {
-        CommandBody::Schedule(body) => {
-            let intent = body.intent();
-            let id = intent.business_key.as_ref().map(|key| String::from_utf8_lossy(key).into_owned());
-            (id, (intent.deliver_at_ms, intent.expire_at_ms))
-        }
-        _ => (None, (0, 0)),
-    };
+    let intent = intent(command);
+    let id = intent
+        .and_then(|intent| intent.business_key.as_ref())
+        .map(|key| String::from_utf8_lossy(key).into_owned());
+    let times = intent.map_or((0, 0), |intent| (intent.deliver_at_ms, intent.expire_at_ms));
     view::receipt_of(gateway, command.message_id, id, status, times, version)
 }
 
 /// A verdict that took no message, with the numbers behind it.
 fn refusal(gateway: &Gateway, command: &ClientCommand, verdict: Verdict) -> Problem {
-    let limits = &gateway.routes.home().snapshot.limits;
-    match (verdict.code, verdict.rule) {
-        (StableCode::DelayMessageIdConflict, Rule::BusinessKeyInUse) => id_in_use(gateway, command, verdict),
-        (code, Rule::ActiveMessages) => {
-            let limit = limits.active_messages_max;
-            Problem::new(code, format!("the shard holds its limit of {limit} live messages; nothing was taken"))
-        }
-        (code, Rule::ActiveBytes) => {
-            let limit = limits.active_bytes_max;
-            Problem::new(
-                code,
-                format!("the shard holds its limit of {limit} bytes of live messages; nothing was taken"),
-            )
-            .limit_bytes(limit, limit)
-        }
-        (code @ StableCode::InvalidDeliveryWindow, rule) => {
-            let (detail, limit_ms) = match rule {
-                Rule::WindowTooShort => ("too little time between delivery and expiry", limits.delivery_window_ms_min),
-                Rule::DelayTooLong => ("delivery is too far ahead", limits.delay_ms_max),
-                Rule::LifetimeTooLong => ("expiry is too far ahead", limits.lifetime_ms_max),
-                _ => ("the expiry is over already", 0),
-            };
-            Problem { limit_ms: Some(limit_ms), ..Problem::new(code, format!("{detail}; the limit is {limit_ms} ms")) }
-        }
-        (code, rule) => Problem::new(code, format!("the shard refused the message ({rule:?})")),
+    if verdict.rule == Rule::BusinessKeyInUse {
+        return id_in_use(gateway, command, verdict);
     }
+    let limits = &gateway.routes.home().snapshot.limits;
+    let Some(intent) = intent(command) else { return Problem::new(verdict.code, verdict.rule.to_string()) };
+    let destination = gateway.destinations.get(&String::from_utf8_lossy(&intent.profile.id));
+    let bound = destination.as_ref().and_then(|cached| cached.bound.as_ref());
+    let asked = Asked {
+        limits,
+        delay_ms_max: bound.map_or(limits.delay_ms_max, |bound| bound.body.delay_ms_max),
+        deliver_at_ms: intent.deliver_at_ms,
+        expire_at_ms: intent.expire_at_ms,
+        now_ms: gateway.now_ms(),
+    };
+    refusal::problem(&verdict, &asked)
 }
 
 fn id_in_use(gateway: &Gateway, command: &ClientCommand, verdict: Verdict) -> Problem {
@@ -216,54 +250,23 @@ fn watch_end(gateway: &Gateway, command: &ClientCommand) -> Result<oneshot::Rece
     place.handle.watch_end(command.message_id.uuid).map_err(shard_problem)
 }
 
-/// Follows a message to its end, as long as the request waits.
-async fn ended(
+/// Follows a message to its end, as long as the request waits. Whatever goes wrong here, the message is scheduled.
+async fn follow(
     gateway: &Gateway,
     command: &ClientCommand,
-    scheduled: Scheduled,
-    end: Result<oneshot::Receiver<MessageState>, Problem>,
+    scheduled: &mut Scheduled,
+    end: oneshot::Receiver<MessageState>,
     wait: Wait,
-) -> Result<Scheduled, Problem> {
+) {
     if scheduled.status != 201 {
-        return Ok(scheduled);
+        return;
     }
     // Whether it ended, or the time is up: what is stored says.
-    let _ = tokio::time::timeout_at(wait.deadline, end?).await;
-    let place = gateway.routes.of_message(command.message_id)?;
-    let found = place.handle.read(|read| query::message(read, command.message_id.uuid)).map_err(shard_problem)?;
-    let receipt = match found {
-        Some(view) => view::receipt(gateway, command.message_id, &view),
-        None => scheduled.receipt,
-    };
-    Ok(Scheduled { receipt, ..scheduled })
-}
-
-/// Keeps a final answer under the request's key.
-async fn keep(gateway: &Gateway, held: HeldKey<'_>, result: &Result<Scheduled, Problem>) {
-    let answer = match result {
-        Ok(scheduled) if scheduled.status == 201 => Answer {
-            status: scheduled.status,
-            // Plain structs of strings and numbers serialise.
-            body: serde_json::to_value(&scheduled.receipt).unwrap_or_default(),
-            location: None,
-            etag: None,
-        },
-        Err(problem) if problem.status < 500 && !problem.retryable => Answer {
-            status: problem.status,
-            body: serde_json::to_value(problem).unwrap_or_default(),
-            location: None,
-            etag: None,
-        },
-        _ => return,
-    };
-    idempotency::answered(gateway, held, answer).await;
-}
-
-fn replay(answer: Answer) -> Result<Scheduled, Problem> {
-    let damaged = |_| Problem::new(SurfaceCode::Internal, "the kept answer is damaged");
-    if answer.status >= 400 {
-        return Err(serde_json::from_value(answer.body).map_err(damaged)?);
+    let _ = tokio::time::timeout_at(wait.deadline, end).await;
+    let Ok(place) = gateway.routes.of_message(command.message_id) else { return };
+    match place.handle.read(|read| query::message(read, command.message_id.uuid)) {
+        Ok(Some(view)) => scheduled.receipt = view::receipt(gateway, command.message_id, &view),
+        Ok(None) => {}
+        Err(error) => tracing::debug!(%error, "a message could not be read behind its end"),
     }
-    let receipt = serde_json::from_value(answer.body).map_err(damaged)?;
-    Ok(Scheduled { status: answer.status, receipt, is_replay: true })
 }

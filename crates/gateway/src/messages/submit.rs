@@ -60,7 +60,7 @@ impl From<Problem> for Submitted {
 
 /// Sends commands to their shards and follows them; the answers are in the commands' order. Commands of one shard keep their
 /// order in its log.
-pub(crate) async fn submit(gateway: &Gateway, commands: &[ClientCommand], wait: Wait) -> Vec<Submitted> {
+pub(crate) async fn submit(gateway: &Gateway, commands: &[&ClientCommand], wait: Wait) -> Vec<Submitted> {
     let mut by_shard: BTreeMap<ShardId, Vec<usize>> = BTreeMap::new();
     for (index, command) in commands.iter().enumerate() {
         by_shard.entry(command.shard()).or_default().push(index);
@@ -82,12 +82,17 @@ pub(crate) async fn submit(gateway: &Gateway, commands: &[ClientCommand], wait: 
     answers
 }
 
-async fn submit_to(place: ShardPlace<'_>, commands: &[ClientCommand], indices: &[usize], wait: Wait) -> Vec<Submitted> {
+async fn submit_to(place: ShardPlace<'_>, commands: &[&ClientCommand], indices: &[usize], wait: Wait) -> Vec<Submitted> {
+    if let Err(problem) = place.may_append() {
+        return vec![problem.into(); indices.len()];
+    }
     let frames: Vec<_> = indices.iter().map(|index| commands[*index].encode_frame()).collect();
     let mut appended = place.handle.append(frames.clone()).await;
-    if let Err(AppendError::Unknown { .. }) = appended {
-        // The same bytes again: apply answers a second copy as it answered the first.
-        appended = place.handle.append(frames).await;
+    if let Err(AppendError::Unknown { reason }) = appended {
+        // The same bytes again: apply answers a second copy as it answered the first. If even that fails, the first may be
+        // there all the same.
+        let unknown = |_| AppendError::Unknown { reason };
+        appended = place.handle.append(frames).await.map_err(unknown);
     }
     let positions = match appended {
         Ok(positions) => positions,
@@ -104,7 +109,7 @@ async fn submit_to(place: ShardPlace<'_>, commands: &[ClientCommand], indices: &
         Ok(Ok(())) => indices
             .iter()
             .zip(&positions)
-            .map(|(index, position)| verdict(place, &commands[*index], position))
+            .map(|(index, position)| verdict(place, commands[*index], position))
             .collect(),
     }
 }

@@ -6,7 +6,7 @@ use hyper::Method;
 
 use crate::cli::AdminCommand;
 use crate::failure::{Exit, Failure};
-use crate::output::{Output, fields};
+use crate::output::{Output, fields, say};
 
 /// Runs an admin command.
 pub(super) async fn run(client: &HttpClient, command: AdminCommand, output: &Output) -> Result<(), Failure> {
@@ -46,6 +46,9 @@ async fn lanes(client: &HttpClient, destination: Option<String>, output: &Output
         .send::<LaneList>()
         .await?
         .body;
+    for reason in &list.unavailable {
+        say(&format!("lanes are missing: {reason}"));
+    }
     output.table(
         &list.items,
         ["SHARD", "LANE", "DESTINATION", "PARTITION", "GATE", "READINESS", "CIRCUIT", "SCHEDULED", "DUE AGE MS", "DETAIL"],

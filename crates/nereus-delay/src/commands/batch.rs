@@ -128,7 +128,8 @@ async fn send(client: &HttpClient, args: &ScheduleArgs, lines: Vec<Line>) -> Sen
     }
     body.push_str("]}");
     let call = client
-        .call(Method::POST, &["v1", "messages:batch"])
+        .call(Method::POST, &["v1", "messages"])
+        .verb(":batch")
         .query("wait", Some(args.wait.name()))
         .query("timeout", args.timeout.as_ref())
         .json_text(body);
