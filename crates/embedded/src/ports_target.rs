@@ -99,9 +99,7 @@ fn create_error(error: CreateTopicError) -> TargetError {
         CreateTopicError::Closed { reason } | CreateTopicError::Unknown { reason } => {
             TargetError::Unavailable { reason }
         }
-        CreateTopicError::Name { .. } => {
-            TargetError::Malformed { reason: error.to_string(), field: "embedded.topic" }
-        }
+        CreateTopicError::Name { .. } => TargetError::Malformed { reason: error.to_string(), field: "embedded.topic" },
         CreateTopicError::PartitionCount { .. } => {
             TargetError::Malformed { reason: error.to_string(), field: "embedded.partitions" }
         }
