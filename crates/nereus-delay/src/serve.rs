@@ -1,6 +1,7 @@
 //! The server: every part made, joined and, in the end, taken apart in order.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::io::Write as _;
 use std::num::NonZeroU32;
 use std::path::Path;
@@ -48,6 +49,8 @@ use crate::host::{HostEnv, fill_random};
 
 /// How long open requests are finished after the listener has closed.
 const HTTP_DRAIN: Duration = Duration::from_secs(5);
+/// The clock is sampled at least this often; a sample is good for two seconds.
+const CLOCK_SAMPLE_INTERVAL: Duration = Duration::from_millis(500);
 /// Sockets and files that a busy server needs.
 const OPEN_FILES: u64 = 65_536;
 
@@ -95,6 +98,7 @@ async fn run(config: &Configuration) -> anyhow::Result<()> {
         tokio::select! {
             served = &mut serving => served.map_err(anyhow::Error::from),
             () = activate(&parts, &handles) => Ok(()),
+            never = keep_sampling(&parts.clock) => match never {},
             signal = stop_signal() => {
                 tracing::info!(signal, "stopping");
                 let _ = stop_http.send(true);
@@ -424,6 +428,15 @@ async fn activate(parts: &Parts<'_>, shards: &[ShardHandle]) {
         tracing::warn!(%error, "the route was not marked active; the next start does it");
     }
     std::future::pending().await
+}
+
+/// Samples the clock while nobody asks for the time: after a silence it would have to prove itself anew.
+async fn keep_sampling(clock: &TrustedClock) -> Infallible {
+    let mut interval = tokio::time::interval(CLOCK_SAMPLE_INTERVAL);
+    loop {
+        interval.tick().await;
+        clock.now();
+    }
 }
 
 /// The one line on standard output: scripts wait for it, and read the address from it.
