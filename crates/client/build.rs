@@ -22,6 +22,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         writeln!(source, "    ({name:?}, include_str!({path:?})),")?;
     }
     source.push_str("]\n");
-    fs::write(Path::new(&std::env::var("OUT_DIR")?).join("pages.rs"), source)?;
+    let out = std::env::var_os("OUT_DIR").ok_or("OUT_DIR is not set")?;
+    fs::write(Path::new(&out).join("pages.rs"), source)?;
     Ok(())
 }

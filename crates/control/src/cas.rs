@@ -230,7 +230,9 @@ impl Records {
 /// A change that certainly did not happen, other than by a conflict.
 fn failed<R: Record>(key: &str, error: ChangeError) -> RecordError {
     match error {
-        ChangeError::SessionOver { session } => RecordError::SessionOver { name: R::NAME, key: key.to_owned(), session },
+        ChangeError::SessionOver { session } => {
+            RecordError::SessionOver { name: R::NAME, key: key.to_owned(), session }
+        }
         error => RecordError::Unavailable(MetadataUnavailable { reason: error.to_string() }),
     }
 }

@@ -66,7 +66,10 @@ pub(crate) async fn apply(
             }
             Some(RecordResult::Position(verdict)) => return Err(Problem::new(verdict.code, verdict.detail)),
             _ => {
-                return Err(Problem::new(SurfaceCode::OutcomeUnknown, "the operation's result is not known; repeat it"));
+                return Err(Problem::new(
+                    SurfaceCode::OutcomeUnknown,
+                    "the operation's result is not known; repeat it",
+                ));
             }
         }
     }

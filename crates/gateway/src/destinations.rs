@@ -219,8 +219,7 @@ pub(crate) async fn activate(gateway: &Gateway, record: DestinationRecord) -> Re
     let policy = version.retry_policy().ok_or_else(damaged)?;
     let id = Bytes::from(record.name.clone());
     let profile = ProfileActivate { profile: ProfileVersion { id, version: version.version }, body: Box::new(profile) };
-    let operations =
-        [ControlPayload::RetryPolicyActivate(Box::new(policy)), ControlPayload::ProfileActivate(profile)];
+    let operations = [ControlPayload::RetryPolicyActivate(Box::new(policy)), ControlPayload::ProfileActivate(profile)];
     control_log::apply_everywhere(gateway, &operations).await?;
     let key = destination::key(&gateway.config.tenant, &record.name);
     let changed: Result<DestinationRecord, RecordError> = gateway

@@ -179,10 +179,8 @@ pub(crate) async fn sweep(gateway: &Gateway) -> Result<usize, RecordError> {
     let horizon_ms = gateway.now_ms().saturating_sub(retention_ms);
     let (mut dropped, mut after) = (0, None::<String>);
     loop {
-        let page = gateway
-            .records
-            .page::<IdempotencyRecord>(idempotency::PREFIX, after.as_deref(), SWEEP_PAGE_LENGTH)
-            .await?;
+        let page =
+            gateway.records.page::<IdempotencyRecord>(idempotency::PREFIX, after.as_deref(), SWEEP_PAGE_LENGTH).await?;
         let Some((last, _)) = page.last() else { return Ok(dropped) };
         after = Some(last.clone());
         for (key, stored) in page {

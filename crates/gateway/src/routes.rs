@@ -61,7 +61,8 @@ impl ShardPlace<'_> {
             Err(_) => {
                 let status = self.handle.status();
                 let partition = self.handle.shard().partition;
-                let detail = format!("shard {partition} is {} and has not caught up in time; try again", status.lifecycle);
+                let detail =
+                    format!("shard {partition} is {} and has not caught up in time; try again", status.lifecycle);
                 Err(Problem::new(StableCode::ShardTransitioning, detail))
             }
         }

@@ -21,15 +21,15 @@ use protocol::routing::tenant_scope;
 use crate::host::fill_random;
 
 /// The version of the folder's first and, so far, only key.
-pub const KEY_VERSION: u32 = 1;
+pub(crate) const KEY_VERSION: u32 = 1;
 /// The route that a new folder gets.
-pub const DEFAULT_ROUTE: &str = "default";
+pub(crate) const DEFAULT_ROUTE: &str = "default";
 
 /// The folder's signing key, made at the first start.
 ///
 /// # Errors
 /// When the key file cannot be made or read, or others may read it.
-pub fn signing_key(data: &Path) -> anyhow::Result<SigningKey> {
+pub(crate) fn signing_key(data: &Path) -> anyhow::Result<SigningKey> {
     let path = data.join("signing.key");
     match fs::read_to_string(&path) {
         Ok(text) => {
@@ -68,22 +68,22 @@ fn make_key(data: &Path, path: &Path) -> anyhow::Result<SigningKey> {
 }
 
 /// What a new default route is made of.
-pub struct RouteSeed<'a> {
+pub(crate) struct RouteSeed<'a> {
     /// Whose messages it carries.
-    pub tenant: &'a str,
+    pub(crate) tenant: &'a str,
     /// How many shards.
-    pub shards: u32,
+    pub(crate) shards: u32,
     /// The limits of its log.
-    pub limits: Limits,
+    pub(crate) limits: Limits,
     /// The key that signs its genesis and, at first, everything else.
-    pub key: &'a SigningKey,
+    pub(crate) key: &'a SigningKey,
 }
 
 /// The default route's record, made if there is none.
 ///
 /// # Errors
 /// When the metadata store does not answer.
-pub async fn default_route(records: &Records, seed: &RouteSeed<'_>) -> anyhow::Result<RouteRecord> {
+pub(crate) async fn default_route(records: &Records, seed: &RouteSeed<'_>) -> anyhow::Result<RouteRecord> {
     let fresh = fresh_route(seed)?;
     let record: Result<RouteRecord, RecordError> = records
         .change(&route::key(DEFAULT_ROUTE), |current: Option<&RouteRecord>| {
@@ -100,7 +100,7 @@ pub async fn default_route(records: &Records, seed: &RouteSeed<'_>) -> anyhow::R
 ///
 /// # Errors
 /// When the metadata store does not answer.
-pub async fn route_is_active(records: &Records, name: &str) -> Result<(), RecordError> {
+pub(crate) async fn route_is_active(records: &Records, name: &str) -> Result<(), RecordError> {
     records
         .change(&route::key(name), |current: Option<&RouteRecord>| {
             Ok(match current {
@@ -163,7 +163,7 @@ fn genesis(seed: &RouteSeed<'_>, shard: ShardId) -> anyhow::Result<GenesisRecord
 ///
 /// # Errors
 /// When the record in the metadata store was damaged.
-pub fn read_genesis(frame: &Bytes) -> anyhow::Result<Genesis> {
+pub(crate) fn read_genesis(frame: &Bytes) -> anyhow::Result<Genesis> {
     match record::decode(frame) {
         Ok(LogRecord::MutationV2(MutationV2 {
             body: MutationBody::ShardControl(ShardControl { payload: ControlPayload::Genesis(genesis), .. }),

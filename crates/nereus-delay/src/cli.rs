@@ -20,27 +20,33 @@ Standard output carries data only; what is said to people goes to standard error
 /// asked about until then.
 #[derive(Debug, Parser)]
 #[command(name = "nereus-delay", version, after_help = AFTER_HELP, max_term_width = 110)]
-pub struct Cli {
+pub(crate) struct Cli {
     #[command(subcommand)]
-    pub command: Command,
+    pub(crate) command: Command,
     #[command(flatten)]
-    pub global: Global,
+    pub(crate) global: Global,
 }
 
 /// What every command but `serve` takes.
 #[derive(Clone, Debug, Args)]
-pub struct Global {
+pub(crate) struct Global {
     /// The server that is asked
-    #[arg(long, global = true, env = "NEREUS_DELAY_SERVER", default_value = "127.0.0.1:7700", value_name = "HOST:PORT")]
-    pub server: String,
+    #[arg(
+        long,
+        global = true,
+        env = "NEREUS_DELAY_SERVER",
+        default_value = "127.0.0.1:7700",
+        value_name = "HOST:PORT"
+    )]
+    pub(crate) server: String,
     /// Write JSON instead of text: one object, or one object a line where there are many
     #[arg(long, global = true)]
-    pub json: bool,
+    pub(crate) json: bool,
 }
 
 /// What to do.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     /// Run a server: the log, the shards and the topics of one data folder, and HTTP in front of them
     Serve(ServeArgs),
     /// Hand over a message, or a file of them, to be delivered later
@@ -76,81 +82,81 @@ pub enum Command {
 
 /// Where and how a server runs. A flag wins over its environment variable, that over the file, that over the default.
 #[derive(Debug, Args)]
-pub struct ServeArgs {
+pub(crate) struct ServeArgs {
     /// Configuration file (TOML); docs/configuration.md lists every key
     #[arg(long, env = "NEREUS_DELAY_CONFIG", value_name = "FILE")]
-    pub config: Option<PathBuf>,
+    pub(crate) config: Option<PathBuf>,
     /// Data folder, made at the first start [default: nereus-delay-data]
     #[arg(long, env = "NEREUS_DELAY_DATA", value_name = "DIR")]
-    pub data: Option<PathBuf>,
+    pub(crate) data: Option<PathBuf>,
     /// Address for HTTP, on loopback; port 0 picks a free one [default: 127.0.0.1:7700]
     #[arg(long, env = "NEREUS_DELAY_LISTEN", value_name = "HOST:PORT")]
-    pub listen: Option<SocketAddr>,
+    pub(crate) listen: Option<SocketAddr>,
     /// Shards of the route that the first start makes; later starts keep what is there [default: 2]
     #[arg(long, env = "NEREUS_DELAY_SHARDS", value_name = "N")]
-    pub shards: Option<u32>,
+    pub(crate) shards: Option<u32>,
 }
 
 /// When a message is due.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
-pub struct WhenArgs {
+pub(crate) struct WhenArgs {
     /// From now, with units: 90s, 1h30m, 7d
     #[arg(long = "in", value_name = "DELAY")]
-    pub delay: Option<String>,
+    pub(crate) delay: Option<String>,
     /// RFC 3339 with an offset: 2026-11-30T14:00:00Z
     #[arg(long = "at", value_name = "TIME")]
-    pub deliver_at: Option<String>,
+    pub(crate) deliver_at: Option<String>,
 }
 
 /// A message, or a file of messages.
 #[derive(Debug, Args)]
-pub struct ScheduleArgs {
+pub(crate) struct ScheduleArgs {
     /// The destination. With --batch, for the lines that name none
     #[arg(required_unless_present = "batch")]
-    pub destination: Option<String>,
+    pub(crate) destination: Option<String>,
     /// From now, with units: 90s, 1h30m, 7d
     #[arg(long = "in", value_name = "DELAY", conflicts_with_all = ["deliver_at", "batch"],
           required_unless_present_any = ["deliver_at", "batch"])]
-    pub delay: Option<String>,
+    pub(crate) delay: Option<String>,
     /// RFC 3339 with an offset: 2026-11-30T14:00:00Z
     #[arg(long = "at", value_name = "TIME", conflicts_with = "batch")]
-    pub deliver_at: Option<String>,
+    pub(crate) deliver_at: Option<String>,
     /// Your own id for it: unique among live messages, good wherever a message id is
     #[arg(long, conflicts_with = "batch")]
-    pub id: Option<String>,
+    pub(crate) id: Option<String>,
     /// The record's key: text, @FILE, or - for standard input
     #[arg(long, value_name = "TEXT|@FILE|-", conflicts_with = "batch")]
-    pub key: Option<String>,
+    pub(crate) key: Option<String>,
     /// The record's value: text, @FILE, or - for standard input
     #[arg(long, value_name = "TEXT|@FILE|-", conflicts_with = "batch", required_unless_present_any = ["batch", "tombstone"])]
-    pub value: Option<String>,
+    pub(crate) value: Option<String>,
     /// The value is null: what compacted topics take for a deletion
     #[arg(long, conflicts_with_all = ["value", "batch"])]
-    pub tombstone: bool,
+    pub(crate) tombstone: bool,
     /// A header of the record; repeat for more, in order
     #[arg(long = "header", value_name = "NAME=TEXT", conflicts_with = "batch")]
-    pub headers: Vec<String>,
+    pub(crate) headers: Vec<String>,
     /// From the delivery time until it is not delivered any more [default: the destination's]
     #[arg(long, value_name = "DELAY", conflicts_with = "batch")]
-    pub expires_after: Option<String>,
+    pub(crate) expires_after: Option<String>,
     /// Schedule every line of a file (- for standard input), each a JSON object as POST /v1/messages takes it
     #[arg(long, value_name = "FILE.jsonl")]
-    pub batch: Option<String>,
+    pub(crate) batch: Option<String>,
     /// Repeating a request with the same key gets the first answer again. With --batch, line N has KEY/N
     #[arg(long, value_name = "KEY")]
-    pub idempotency_key: Option<String>,
+    pub(crate) idempotency_key: Option<String>,
     /// How far to follow it
     #[arg(long, value_enum, default_value_t = WaitFor::Applied)]
-    pub wait: WaitFor,
+    pub(crate) wait: WaitFor,
     /// How long to follow it [default: the server's, 10s]
     #[arg(long, value_name = "DELAY")]
-    pub timeout: Option<String>,
+    pub(crate) timeout: Option<String>,
 }
 
 /// How far a request is followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum WaitFor {
+pub(crate) enum WaitFor {
     /// Until it is durable in the log
     Queued,
     /// Until its verdict is known
@@ -161,7 +167,7 @@ pub enum WaitFor {
 
 impl WaitFor {
     /// As the query has it.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             WaitFor::Queued => "queued",
             WaitFor::Applied => "applied",
@@ -172,85 +178,85 @@ impl WaitFor {
 
 /// What to cancel.
 #[derive(Debug, Args)]
-pub struct CancelArgs {
+pub(crate) struct CancelArgs {
     /// Message ids, your own or the service's
     #[arg(required = true, value_name = "ID")]
-    pub ids: Vec<String>,
+    pub(crate) ids: Vec<String>,
     /// Only if the message still has this version
     #[arg(long, value_name = "N")]
-    pub if_version: Option<u64>,
+    pub(crate) if_version: Option<u64>,
     /// Cancel several without asking
     #[arg(long)]
-    pub yes: bool,
+    pub(crate) yes: bool,
 }
 
 /// What to move, and where to.
 #[derive(Debug, Args)]
-pub struct RescheduleArgs {
+pub(crate) struct RescheduleArgs {
     /// A message id, your own or the service's
     #[arg(value_name = "ID")]
-    pub id: String,
+    pub(crate) id: String,
     #[command(flatten)]
-    pub when: WhenArgs,
+    pub(crate) when: WhenArgs,
     /// From the new delivery time until it is not delivered any more [default: as long as before]
     #[arg(long, value_name = "DELAY")]
-    pub expires_after: Option<String>,
+    pub(crate) expires_after: Option<String>,
     /// Only if the message still has this version
     #[arg(long, value_name = "N")]
-    pub if_version: Option<u64>,
+    pub(crate) if_version: Option<u64>,
 }
 
 /// What to show.
 #[derive(Debug, Args)]
-pub struct GetArgs {
+pub(crate) struct GetArgs {
     /// A message id, your own or the service's
     #[arg(value_name = "ID")]
-    pub id: String,
+    pub(crate) id: String,
     /// Show key, value and headers too
     #[arg(long)]
-    pub payload: bool,
+    pub(crate) payload: bool,
 }
 
 /// What to list.
 #[derive(Debug, Args)]
-pub struct ListArgs {
+pub(crate) struct ListArgs {
     /// Only of this destination
     #[arg(long, value_name = "NAME")]
-    pub destination: Option<String>,
+    pub(crate) destination: Option<String>,
     /// Only of this status: scheduled, retrying, publishing, uncertain, published, canceled, expired, dead_letter
     #[arg(long)]
-    pub status: Option<String>,
+    pub(crate) status: Option<String>,
     /// Only due at or after this time (RFC 3339)
     #[arg(long, value_name = "TIME")]
-    pub due_after: Option<String>,
+    pub(crate) due_after: Option<String>,
     /// Only due before this time (RFC 3339)
     #[arg(long, value_name = "TIME")]
-    pub due_before: Option<String>,
+    pub(crate) due_before: Option<String>,
     /// Only ids of your own that begin so
     #[arg(long, value_name = "TEXT")]
-    pub id_prefix: Option<String>,
+    pub(crate) id_prefix: Option<String>,
     /// At most this many
     #[arg(long, value_name = "N", default_value_t = 100, conflicts_with = "all")]
-    pub limit: u64,
+    pub(crate) limit: u64,
     /// All of them
     #[arg(long)]
-    pub all: bool,
+    pub(crate) all: bool,
     /// Show key, value and headers too (with --json)
     #[arg(long)]
-    pub payload: bool,
+    pub(crate) payload: bool,
 }
 
 /// What to count.
 #[derive(Debug, Args)]
-pub struct CountArgs {
+pub(crate) struct CountArgs {
     /// Only of this destination
     #[arg(long, value_name = "NAME")]
-    pub destination: Option<String>,
+    pub(crate) destination: Option<String>,
 }
 
 /// What to do with destinations.
 #[derive(Debug, Subcommand)]
-pub enum DestinationCommand {
+pub(crate) enum DestinationCommand {
     /// Create a destination, or change it; the same settings again change nothing
     Create(Box<DestinationArgs>),
     /// Show a destination
@@ -277,41 +283,41 @@ pub enum DestinationCommand {
 
 /// A destination's settings.
 #[derive(Debug, Args)]
-pub struct DestinationArgs {
+pub(crate) struct DestinationArgs {
     /// Its name
-    pub name: String,
+    pub(crate) name: String,
     /// The embedded topic; made when there is none
     #[arg(long, value_name = "TOPIC")]
-    pub topic: String,
+    pub(crate) topic: String,
     /// The topic's partitions [default: 1, or what the topic has]
     #[arg(long, value_name = "N")]
-    pub partitions: Option<u32>,
+    pub(crate) partitions: Option<u32>,
     /// The longest delay, such as 10y
     #[arg(long, value_name = "DELAY")]
-    pub max_delay: Option<String>,
+    pub(crate) max_delay: Option<String>,
     /// From delivery time to expiry where a message states none, such as 30d
     #[arg(long, value_name = "DELAY")]
-    pub expires_after: Option<String>,
+    pub(crate) expires_after: Option<String>,
     /// Longest wait after a first failed attempt, such as 1s; the wait is drawn evenly from zero to it
     #[arg(long, value_name = "DELAY")]
-    pub initial_backoff: Option<String>,
+    pub(crate) initial_backoff: Option<String>,
     /// Longest wait between attempts, such as 5m
     #[arg(long, value_name = "DELAY")]
-    pub max_backoff: Option<String>,
+    pub(crate) max_backoff: Option<String>,
     /// Attempts in all
     #[arg(long, value_name = "N")]
-    pub max_attempts: Option<u32>,
+    pub(crate) max_attempts: Option<u32>,
     /// From the first attempt to the last, such as 24h
     #[arg(long, value_name = "DELAY")]
-    pub max_retry_duration: Option<String>,
+    pub(crate) max_retry_duration: Option<String>,
     /// Check the settings, change nothing
     #[arg(long)]
-    pub dry_run: bool,
+    pub(crate) dry_run: bool,
 }
 
 /// What to do with topics.
 #[derive(Debug, Subcommand)]
-pub enum TopicCommand {
+pub(crate) enum TopicCommand {
     /// List topics
     List,
     /// Show a topic's partitions
@@ -323,32 +329,32 @@ pub enum TopicCommand {
 
 /// What to read.
 #[derive(Debug, Args)]
-pub struct ConsumeArgs {
+pub(crate) struct ConsumeArgs {
     /// The topic
-    pub topic: String,
+    pub(crate) topic: String,
     /// Begin with the first record that is kept [default without --follow]
     #[arg(long, conflicts_with = "offset")]
-    pub from_beginning: bool,
+    pub(crate) from_beginning: bool,
     /// Begin at this offset; needs --partition
     #[arg(long, value_name = "N", requires = "partition")]
-    pub offset: Option<u64>,
+    pub(crate) offset: Option<u64>,
     /// Read this partition only [default: all]
     #[arg(long, value_name = "N")]
-    pub partition: Option<u32>,
+    pub(crate) partition: Option<u32>,
     /// Go on as records come; begins behind the last record unless told otherwise
     #[arg(long, short = 'f')]
-    pub follow: bool,
+    pub(crate) follow: bool,
     /// Stop after this many records
     #[arg(long, value_name = "N")]
-    pub max: Option<u64>,
+    pub(crate) max: Option<u64>,
     /// Show headers too
     #[arg(long)]
-    pub headers: bool,
+    pub(crate) headers: bool,
 }
 
 /// What operators look at.
 #[derive(Debug, Subcommand)]
-pub enum AdminCommand {
+pub(crate) enum AdminCommand {
     /// List shards with their state, load and totals
     Shards,
     /// List lanes: the independent queues, one a destination partition and shard
@@ -363,16 +369,16 @@ pub enum AdminCommand {
 
 /// What to explain.
 #[derive(Debug, Args)]
-pub struct ExplainArgs {
+pub(crate) struct ExplainArgs {
     /// The code; without one, all are listed
-    pub code: Option<String>,
+    pub(crate) code: Option<String>,
 }
 
 /// For which shell.
 #[derive(Debug, Args)]
-pub struct CompletionArgs {
+pub(crate) struct CompletionArgs {
     /// The shell
-    pub shell: clap_complete::Shell,
+    pub(crate) shell: clap_complete::Shell,
 }
 
 #[cfg(test)]

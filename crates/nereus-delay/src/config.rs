@@ -14,37 +14,37 @@ use protocol::mutation_v2::Limits;
 use serde::{Deserialize, Deserializer};
 
 /// Largest key, value and headers of one record, before the delivery headers are taken off.
-pub const RECORD_BYTES_MAX: u32 = 1_000_000;
+pub(crate) const RECORD_BYTES_MAX: u32 = 1_000_000;
 
 /// Everything that can be configured.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Configuration {
-    pub server: ServerConfig,
-    pub clock: ClockConfig,
-    pub limits: LimitsConfig,
-    pub destinations: DestinationsConfig,
-    pub delivery: DeliveryConfig,
-    pub http: HttpConfig,
-    pub storage: StorageConfig,
+pub(crate) struct Configuration {
+    pub(crate) server: ServerConfig,
+    pub(crate) clock: ClockConfig,
+    pub(crate) limits: LimitsConfig,
+    pub(crate) destinations: DestinationsConfig,
+    pub(crate) delivery: DeliveryConfig,
+    pub(crate) http: HttpConfig,
+    pub(crate) storage: StorageConfig,
 }
 
 /// Where the server lives.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct ServerConfig {
+pub(crate) struct ServerConfig {
     /// The data folder.
-    pub data: PathBuf,
+    pub(crate) data: PathBuf,
     /// Where HTTP is answered. Loopback only: there is no authentication yet.
-    pub listen: SocketAddr,
+    pub(crate) listen: SocketAddr,
     /// The worker's name in metadata records.
-    pub worker: String,
+    pub(crate) worker: String,
     /// Whose messages this server takes.
-    pub tenant: String,
+    pub(crate) tenant: String,
     /// Shards of the route that is made at the first start.
-    pub shards: u32,
+    pub(crate) shards: u32,
     /// From the request to stop until what is under way is left to recovery.
-    pub drain_deadline: Span,
+    pub(crate) drain_deadline: Span,
 }
 
 impl Default for ServerConfig {
@@ -63,15 +63,15 @@ impl Default for ServerConfig {
 /// How far the clock is trusted.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct ClockConfig {
+pub(crate) struct ClockConfig {
     /// The error assumed of a host clock for which the kernel makes no statement.
-    pub host_bound: Span,
+    pub(crate) host_bound: Span,
     /// A wider interval is not trusted.
-    pub uncertainty_max: Span,
+    pub(crate) uncertainty_max: Span,
     /// After a step, a long pause or lost sync the clock must agree with itself for this long.
-    pub stabilisation_window: Span,
+    pub(crate) stabilisation_window: Span,
     /// Trust only a clock that the kernel calls synchronised.
-    pub require_sync: bool,
+    pub(crate) require_sync: bool,
 }
 
 impl Default for ClockConfig {
@@ -88,45 +88,45 @@ impl Default for ClockConfig {
 /// What every shard's apply reads; seeds a new route.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct LimitsConfig {
+pub(crate) struct LimitsConfig {
     /// The longest delay.
-    pub delay_max: Span,
+    pub(crate) delay_max: Span,
     /// The latest expiry, from now.
-    pub lifetime_max: Span,
+    pub(crate) lifetime_max: Span,
     /// The shortest window between delivery and expiry.
-    pub delivery_window_min: Span,
+    pub(crate) delivery_window_min: Span,
     /// How long ago a delivery time may be.
-    pub past_max: Span,
+    pub(crate) past_max: Span,
     /// How old an id may be when its command is first seen.
-    pub preparation_age_max: Span,
+    pub(crate) preparation_age_max: Span,
     /// How far ahead of the log's clock an id may be.
-    pub uuid_future_skew_max: Span,
+    pub(crate) uuid_future_skew_max: Span,
     /// How long the same command may be sent again.
-    pub command_retry_window: Span,
+    pub(crate) command_retry_window: Span,
     /// How long the same operation may be sent again.
-    pub control_retry_window_max: Span,
+    pub(crate) control_retry_window_max: Span,
     /// How far the log's clock and an owner's may be apart.
-    pub broker_time_divergence_max: Span,
+    pub(crate) broker_time_divergence_max: Span,
     /// How far a fence stays behind the clock that proves it.
-    pub fence_margin: Span,
+    pub(crate) fence_margin: Span,
     /// How long ended messages are kept.
-    pub terminal_retention: Span,
+    pub(crate) terminal_retention: Span,
     /// How long dead letters are kept.
-    pub dead_letter_retention: Span,
+    pub(crate) dead_letter_retention: Span,
     /// How long position results are kept.
-    pub receipt_query_window: Span,
+    pub(crate) receipt_query_window: Span,
     /// Live messages a shard.
-    pub active_messages_max: u64,
+    pub(crate) active_messages_max: u64,
     /// Bytes of live messages a shard.
-    pub active_bytes_max: ByteCount,
+    pub(crate) active_bytes_max: ByteCount,
     /// Destination lanes a shard.
-    pub lanes_max: u32,
+    pub(crate) lanes_max: u32,
     /// Entries of one owner record.
-    pub entries_per_record_max: u32,
+    pub(crate) entries_per_record_max: u32,
     /// Expiry keys visited by one fence.
-    pub expire_per_fence_max: u32,
+    pub(crate) expire_per_fence_max: u32,
     /// Bytes of a caller's own id.
-    pub id_bytes_max: u32,
+    pub(crate) id_bytes_max: u32,
 }
 
 impl Default for LimitsConfig {
@@ -158,19 +158,19 @@ impl Default for LimitsConfig {
 /// What a destination has where its request says nothing.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct DestinationsConfig {
+pub(crate) struct DestinationsConfig {
     /// From delivery time to expiry.
-    pub expires_after: Span,
+    pub(crate) expires_after: Span,
     /// Longest wait after the first attempt.
-    pub initial_backoff: Span,
+    pub(crate) initial_backoff: Span,
     /// Longest wait ever.
-    pub backoff_max: Span,
+    pub(crate) backoff_max: Span,
     /// Attempts in all.
-    pub attempts_max: u32,
+    pub(crate) attempts_max: u32,
     /// From the first attempt to the last.
-    pub retry_duration_max: Span,
+    pub(crate) retry_duration_max: Span,
     /// Attempts of unknown outcome that are repeated.
-    pub uncertain_retries_max: u32,
+    pub(crate) uncertain_retries_max: u32,
 }
 
 impl Default for DestinationsConfig {
@@ -189,33 +189,33 @@ impl Default for DestinationsConfig {
 /// How messages are delivered.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct DeliveryConfig {
+pub(crate) struct DeliveryConfig {
     /// From handing an attempt over until its outcome counts as unknown.
-    pub send_deadline: Span,
+    pub(crate) send_deadline: Span,
     /// From a start until attempts of earlier runs that nobody speaks for count as unknown.
-    pub recovery_deadline: Span,
+    pub(crate) recovery_deadline: Span,
     /// How long before its time a message is made ready.
-    pub claim_lead: Span,
+    pub(crate) claim_lead: Span,
     /// Messages one lane may have under way.
-    pub lane_messages_max: usize,
+    pub(crate) lane_messages_max: usize,
     /// Bytes one lane may have under way.
-    pub lane_bytes_max: ByteCount,
+    pub(crate) lane_bytes_max: ByteCount,
     /// Messages all shards may have under way.
-    pub messages_max: usize,
+    pub(crate) messages_max: usize,
     /// Bytes all shards may have under way.
-    pub bytes_max: ByteCount,
+    pub(crate) bytes_max: ByteCount,
     /// Keys of one lane kept in memory.
-    pub window_entries_max: usize,
+    pub(crate) window_entries_max: usize,
     /// How far ahead keys are kept in memory.
-    pub window_ahead: Span,
+    pub(crate) window_ahead: Span,
     /// First pause of a lane after a failure.
-    pub circuit_pause_min: Span,
+    pub(crate) circuit_pause_min: Span,
     /// Longest pause of a lane.
-    pub circuit_pause_max: Span,
+    pub(crate) circuit_pause_max: Span,
     /// Records decided and committed together.
-    pub run_records_max: usize,
+    pub(crate) run_records_max: usize,
     /// A fence is appended this often at least.
-    pub fence_interval_max: Span,
+    pub(crate) fence_interval_max: Span,
 }
 
 impl Default for DeliveryConfig {
@@ -241,27 +241,27 @@ impl Default for DeliveryConfig {
 /// How HTTP is answered.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct HttpConfig {
+pub(crate) struct HttpConfig {
     /// How long a request waits for its verdict when it does not say.
-    pub wait_default: Span,
+    pub(crate) wait_default: Span,
     /// How long a request may wait.
-    pub wait_max: Span,
+    pub(crate) wait_max: Span,
     /// The largest body of a single request.
-    pub body_bytes_max: ByteCount,
+    pub(crate) body_bytes_max: ByteCount,
     /// The largest body of a batch.
-    pub batch_bytes_max: ByteCount,
+    pub(crate) batch_bytes_max: ByteCount,
     /// Memory for the bodies of all requests that are being read or answered; more wait.
-    pub bodies_bytes_max: ByteCount,
+    pub(crate) bodies_bytes_max: ByteCount,
     /// Messages in a batch.
-    pub batch_messages_max: usize,
+    pub(crate) batch_messages_max: usize,
     /// Requests answered at once; more are refused with 429.
-    pub requests_max: usize,
+    pub(crate) requests_max: usize,
     /// How long an Idempotency-Key is bound.
-    pub idempotency_retention: Span,
+    pub(crate) idempotency_retention: Span,
     /// Items of a page.
-    pub page_items_max: usize,
+    pub(crate) page_items_max: usize,
     /// Rows a page looks at.
-    pub page_rows_max: usize,
+    pub(crate) page_rows_max: usize,
 }
 
 impl Default for HttpConfig {
@@ -284,15 +284,15 @@ impl Default for HttpConfig {
 /// What the data folder may cost.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct StorageConfig {
+pub(crate) struct StorageConfig {
     /// Memory for blocks, indexes, filters and write buffers of all databases.
-    pub cache_bytes_max: ByteCount,
+    pub(crate) cache_bytes_max: ByteCount,
     /// The share of it that write buffers may take.
-    pub write_buffer_bytes_max: ByteCount,
+    pub(crate) write_buffer_bytes_max: ByteCount,
     /// The embedded log keeps this much of each shard behind what is applied.
-    pub log_bytes_max: ByteCount,
+    pub(crate) log_bytes_max: ByteCount,
     /// The embedded log keeps records this long behind what is applied.
-    pub log_age_max: Span,
+    pub(crate) log_age_max: Span,
 }
 
 impl Default for StorageConfig {
@@ -311,13 +311,13 @@ impl Configuration {
     ///
     /// # Errors
     /// When the file cannot be read, or has an unknown key or a value of the wrong form.
-    pub fn load(path: &Path) -> anyhow::Result<Configuration> {
+    pub(crate) fn load(path: &Path) -> anyhow::Result<Configuration> {
         let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
         toml::from_str(&text).with_context(|| format!("{} is not a valid configuration", path.display()))
     }
 
     /// The limits of a new route.
-    pub fn genesis_limits(&self) -> Limits {
+    pub(crate) fn genesis_limits(&self) -> Limits {
         let limits = &self.limits;
         Limits {
             delay_ms_max: limits.delay_max.0,
@@ -346,7 +346,7 @@ impl Configuration {
     ///
     /// # Errors
     /// Every relation that does not hold, with both numbers.
-    pub fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), String> {
         let mut broken = Vec::new();
         let mut need = |holds: bool, rule: String| {
             if !holds {
@@ -443,7 +443,10 @@ impl Configuration {
                 self.http.bodies_bytes_max, self.http.batch_bytes_max, self.http.body_bytes_max
             ),
         );
-        need((1..=1_024).contains(&self.server.shards), format!("server.shards ({}) must be 1 to 1,024", self.server.shards));
+        need(
+            (1..=1_024).contains(&self.server.shards),
+            format!("server.shards ({}) must be 1 to 1,024", self.server.shards),
+        );
         need(
             self.server.listen.ip().is_loopback(),
             format!(
@@ -458,7 +461,7 @@ impl Configuration {
 
 /// A span of time in milliseconds, written as text with units: "5s", "30d".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Span(pub i64);
+pub(crate) struct Span(pub i64);
 
 impl Span {
     const fn milliseconds(count: i64) -> Span {
@@ -482,7 +485,7 @@ impl Span {
     }
 
     /// As the standard library has it.
-    pub fn duration(self) -> Duration {
+    pub(crate) fn duration(self) -> Duration {
         Duration::from_millis(self.0.unsigned_abs())
     }
 }
@@ -502,13 +505,13 @@ impl<'de> Deserialize<'de> for Span {
 
 /// A number of bytes, written as a number or as text with a binary unit: "256MiB".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ByteCount(pub u64);
+pub(crate) struct ByteCount(pub u64);
 
 impl ByteCount {
     const UNITS: [(&'static str, u64); 4] = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
 
     /// As an index or capacity.
-    pub fn size(self) -> usize {
+    pub(crate) fn size(self) -> usize {
         usize::try_from(self.0).unwrap_or(usize::MAX)
     }
 

@@ -5,19 +5,19 @@ use client::http::ClientError;
 
 /// Why a command ends as it does.
 #[derive(Debug)]
-pub struct Failure {
+pub(crate) struct Failure {
     /// The exit code.
-    pub exit: Exit,
+    pub(crate) exit: Exit,
     /// For standard error.
-    pub text: String,
+    pub(crate) text: String,
     /// The server's answer, where it gave one.
-    pub problem: Option<Box<Problem>>,
+    pub(crate) problem: Option<Box<Problem>>,
 }
 
 /// Exit codes, as `--help` lists them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
-pub enum Exit {
+pub(crate) enum Exit {
     /// Done.
     Done = 0,
     /// Failed, or refused.
@@ -34,7 +34,7 @@ pub enum Exit {
 
 impl Exit {
     /// What an HTTP status means for a script.
-    pub fn from_status(status: u16) -> Exit {
+    pub(crate) fn from_status(status: u16) -> Exit {
         match status {
             409 | 412 => Exit::Conflict,
             404 | 410 => Exit::NotFound,
@@ -46,12 +46,12 @@ impl Exit {
 
 impl Failure {
     /// A failure that is nobody's answer.
-    pub fn new(exit: Exit, text: impl Into<String>) -> Failure {
+    pub(crate) fn new(exit: Exit, text: impl Into<String>) -> Failure {
         Failure { exit, text: text.into(), problem: None }
     }
 
     /// A command line that makes no sense.
-    pub fn usage(text: impl Into<String>) -> Failure {
+    pub(crate) fn usage(text: impl Into<String>) -> Failure {
         Failure::new(Exit::Usage, text)
     }
 }
@@ -71,7 +71,8 @@ impl From<ClientError> for Failure {
                 Failure { exit: Exit::from_status(problem.status), text, problem: Some(problem) }
             }
             ClientError::Unreachable { ref server, .. } => {
-                let text = format!("{error}\nIs it running? nereus-delay serve starts one; --server names another ({server})");
+                let text =
+                    format!("{error}\nIs it running? nereus-delay serve starts one; --server names another ({server})");
                 Failure::new(Exit::Failed, text)
             }
             ClientError::OutcomeUnknown { .. } => Failure::new(Exit::OutcomeUnknown, error.to_string()),

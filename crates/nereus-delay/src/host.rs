@@ -11,18 +11,18 @@ use ports::env::{Env, Task};
 ///
 /// # Panics
 /// When the kernel has none: nothing that needs an id can go on then.
-pub fn fill_random(buffer: &mut [u8]) {
+pub(crate) fn fill_random(buffer: &mut [u8]) {
     getrandom::fill(buffer).expect("the kernel gives random bytes");
 }
 
 /// One thread's surroundings; tasks run on the thread's `LocalSet`.
-pub struct HostEnv {
+pub(crate) struct HostEnv {
     clock: TrustedClock,
 }
 
 impl HostEnv {
     /// On a clock. To be used inside a `LocalSet` only.
-    pub fn new(clock: TrustedClock) -> Rc<HostEnv> {
+    pub(crate) fn new(clock: TrustedClock) -> Rc<HostEnv> {
         Rc::new(HostEnv { clock })
     }
 }

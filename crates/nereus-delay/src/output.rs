@@ -8,7 +8,7 @@ use crate::failure::{Exit, Failure};
 
 /// How data is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub(crate) enum Form {
     /// For people.
     Text,
     /// For programs.
@@ -17,18 +17,18 @@ pub enum Form {
 
 /// Writes whole lines to standard output.
 #[derive(Debug)]
-pub struct Output {
+pub(crate) struct Output {
     form: Form,
 }
 
 impl Output {
     /// An output of a form.
-    pub fn new(json: bool) -> Output {
+    pub(crate) fn new(json: bool) -> Output {
         Output { form: if json { Form::Json } else { Form::Text } }
     }
 
     /// Whether JSON is wanted.
-    pub fn is_json(&self) -> bool {
+    pub(crate) fn is_json(&self) -> bool {
         self.form == Form::Json
     }
 
@@ -36,7 +36,7 @@ impl Output {
     ///
     /// # Errors
     /// When standard output is closed.
-    pub fn item<T: Serialize>(&self, item: &T, text: impl FnOnce(&T) -> String) -> Result<(), Failure> {
+    pub(crate) fn item<T: Serialize>(&self, item: &T, text: impl FnOnce(&T) -> String) -> Result<(), Failure> {
         match self.form {
             Form::Json => self.line(&to_json(item)?),
             Form::Text => self.line(text(item).trim_end_matches('\n')),
@@ -47,7 +47,7 @@ impl Output {
     ///
     /// # Errors
     /// When standard output is closed.
-    pub fn table<T: Serialize, const N: usize>(
+    pub(crate) fn table<T: Serialize, const N: usize>(
         &self,
         items: &[T],
         header: [&'static str; N],
@@ -63,7 +63,7 @@ impl Output {
     ///
     /// # Errors
     /// When standard output is closed.
-    pub fn line(&self, text: &str) -> Result<(), Failure> {
+    pub(crate) fn line(&self, text: &str) -> Result<(), Failure> {
         let mut out = io::stdout().lock();
         match writeln!(out, "{text}").and_then(|()| out.flush()) {
             // Whoever read from us has seen enough.
@@ -74,7 +74,7 @@ impl Output {
 }
 
 /// Says something to people.
-pub fn say(text: &str) {
+pub(crate) fn say(text: &str) {
     // Nobody listens when standard error is closed, and that is no failure.
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
@@ -110,7 +110,7 @@ fn table<const N: usize>(header: &[&'static str; N], rows: &[[String; N]]) -> St
 }
 
 /// Name and value a line, the values in one column; what has no value is left out.
-pub fn fields(fields: &[(&str, Option<String>)]) -> String {
+pub(crate) fn fields(fields: &[(&str, Option<String>)]) -> String {
     let width = fields.iter().filter(|(_, value)| value.is_some()).map(|(name, _)| name.len()).max().unwrap_or(0);
     let mut text = String::new();
     for (name, value) in fields {

@@ -13,7 +13,7 @@ use anyhow::{Context as _, bail};
 use client::prepare::RouteSnapshot;
 use clock::{ClockOptions, SystemClock, SystemClockOptions, TrustedClock};
 use control::cas::Records;
-use control::route::{RouteLog, RouteRecord, parse_uuid};
+use control::route::{RouteLog, RouteRecord, RouteState, parse_uuid};
 use ed25519_dalek::SigningKey;
 use embedded::{
     Embedded, EmbeddedDestination, EmbeddedLog, EmbeddedMetadata, EmbeddedOptions, EmbeddedTargets, EmbeddedTopics,
@@ -58,7 +58,7 @@ const OPEN_FILES: u64 = 65_536;
 ///
 /// # Errors
 /// What kept it from starting, or broke it.
-pub fn serve(config: &Configuration) -> anyhow::Result<()> {
+pub(crate) fn serve(config: &Configuration) -> anyhow::Result<()> {
     raise_open_files();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .thread_name("http")
@@ -87,8 +87,12 @@ async fn run(config: &Configuration) -> anyhow::Result<()> {
     let (stop_http, http_stopped) = watch::channel(false);
     let (stop_shards, shards_stopped) = watch::channel(false);
     let parts = Parts { config, clock, resources, embedded, records, key };
+    let is_new = route.state == RouteState::Creating;
     let (entry, threads, metrics) = start_route(&parts, route, &shards_stopped).await?;
-    let handles = entry.shards.clone();
+    if is_new {
+        // Nothing may come before the genesis in a shard's log.
+        begin_route(&parts, &entry.shards).await?;
+    }
     let server = Server::bind(gateway_parts(&parts, entry, metrics)?, config.server.listen).await?;
     announce(&parts, &server);
 
@@ -97,7 +101,6 @@ async fn run(config: &Configuration) -> anyhow::Result<()> {
         tokio::pin!(serving);
         tokio::select! {
             served = &mut serving => served.map_err(anyhow::Error::from),
-            () = activate(&parts, &handles) => Ok(()),
             never = keep_sampling(&parts.clock) => match never {},
             signal = stop_signal() => {
                 tracing::info!(signal, "stopping");
@@ -224,6 +227,9 @@ async fn start_route(
     Ok((RouteEntry { record, snapshot, shards }, threads, metrics))
 }
 
+/// Opens a shard's store, at its start and after every loss.
+type OpenStore = Box<dyn Fn() -> Result<RocksStore, StoreError> + Send>;
+
 /// What a shard is made from, as far as it can change threads.
 struct ShardSeed {
     identity: ShardIdentity,
@@ -231,7 +237,7 @@ struct ShardSeed {
     log: Arc<dyn ShardLog>,
     records: Records,
     destinations: Arc<Destinations>,
-    open_store: Box<dyn Fn() -> Result<RocksStore, StoreError> + Send>,
+    open_store: OpenStore,
     store_incarnation: [u8; 16],
     key: (u32, SigningKey),
     config: WorkerConfig,
@@ -239,11 +245,9 @@ struct ShardSeed {
     metrics: Arc<Metrics>,
 }
 
-fn store_opener(
-    parts: &Parts<'_>,
-    shard: ShardId,
-) -> (Box<dyn Fn() -> Result<RocksStore, StoreError> + Send>, [u8; 16]) {
-    let folder = parts.config.server.data.join("shards").join(shard.route.to_string()).join(shard.partition.to_string());
+fn store_opener(parts: &Parts<'_>, shard: ShardId) -> (OpenStore, [u8; 16]) {
+    let folder =
+        parts.config.server.data.join("shards").join(shard.route.to_string()).join(shard.partition.to_string());
     let resources = parts.resources.clone();
     let mut incarnation = [0; 16];
     fill_random(&mut incarnation);
@@ -417,17 +421,13 @@ fn gateway_parts(parts: &Parts<'_>, entry: RouteEntry, worker_metrics: Arc<Metri
     })
 }
 
-/// Waits until every shard is active and marks the route. Never ends: what ends a server stands beside it.
-async fn activate(parts: &Parts<'_>, shards: &[ShardHandle]) {
+/// Waits until every shard of a new route has begun its log, and makes the route usable.
+async fn begin_route(parts: &Parts<'_>, shards: &[ShardHandle]) -> anyhow::Result<()> {
     for shard in shards {
-        if let Err(error) = shard.active().await {
-            tracing::error!(%error, "a shard cannot be used");
-        }
+        shard.active().await.context("a new shard cannot begin")?;
     }
-    if let Err(error) = bootstrap::route_is_active(&parts.records, DEFAULT_ROUTE).await {
-        tracing::warn!(%error, "the route was not marked active; the next start does it");
-    }
-    std::future::pending().await
+    bootstrap::route_is_active(&parts.records, DEFAULT_ROUTE).await?;
+    Ok(())
 }
 
 /// Samples the clock while nobody asks for the time: after a silence it would have to prove itself anew.
@@ -463,7 +463,8 @@ fn warn_of_other_limits(config: &Configuration, genesis: &Genesis) {
 async fn stop_signal() -> &'static str {
     use tokio::signal::unix::{SignalKind, signal};
 
-    let (Ok(mut terminate), Ok(mut interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) else {
+    let (Ok(mut terminate), Ok(mut interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
+    else {
         tracing::error!("signals cannot be watched; only killing the process will stop it");
         return std::future::pending().await;
     };
@@ -477,7 +478,11 @@ async fn stop_signal() -> &'static str {
 fn raise_open_files() {
     match rlimit::increase_nofile_limit(OPEN_FILES) {
         Ok(limit) if limit < OPEN_FILES => {
-            tracing::warn!(limit, wanted = OPEN_FILES, "the limit of open files is low; connections beyond it are refused");
+            tracing::warn!(
+                limit,
+                wanted = OPEN_FILES,
+                "the limit of open files is low; connections beyond it are refused"
+            );
         }
         Ok(_) => {}
         Err(error) => tracing::warn!(%error, "the limit of open files could not be raised"),

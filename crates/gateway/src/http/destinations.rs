@@ -106,4 +106,3 @@ pub(crate) async fn destination_verb(State(gateway): Shared, Segment(segment): S
     };
     Ok(json(200, &destination))
 }
-

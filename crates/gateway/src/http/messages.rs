@@ -253,4 +253,3 @@ pub(crate) async fn counts(State(gateway): Shared, RawQuery(query): RawQuery) ->
     let parameters = parameters(query.as_deref(), &["destination"])?;
     Ok(json(200, &read::counts(&gateway, parameters.get("destination").map(String::as_str)).await?))
 }
-

@@ -29,11 +29,17 @@ type Answer = Result<Response, Failure>;
 /// Every path of the surface.
 pub(crate) fn router(gateway: Arc<Gateway>) -> Router {
     Router::new()
-        .route("/v1/messages", post(messages::schedule_one).get(messages::list_messages).fallback(method_not_allowed("GET, POST")))
+        .route(
+            "/v1/messages",
+            post(messages::schedule_one).get(messages::list_messages).fallback(method_not_allowed("GET, POST")),
+        )
         .route("/v1/messages:batch", post(messages::schedule_batch).fallback(method_not_allowed("POST")))
         .route(
             "/v1/messages/{id}",
-            get(messages::get_message).patch(messages::reschedule).delete(messages::cancel).fallback(method_not_allowed("GET, PATCH, DELETE")),
+            get(messages::get_message)
+                .patch(messages::reschedule)
+                .delete(messages::cancel)
+                .fallback(method_not_allowed("GET, PATCH, DELETE")),
         )
         .route("/v1/counts", get(messages::counts).fallback(method_not_allowed("GET")))
         .route("/v1/destinations", get(destinations::list_destinations).fallback(method_not_allowed("GET")))
@@ -97,4 +103,3 @@ fn method_not_allowed(allowed: &'static str) -> impl Fn(Method) -> std::future::
         std::future::ready(response)
     }
 }
-

@@ -24,7 +24,7 @@ use crate::state::Gateway;
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The variable segment of a path, as text.
-pub(super) struct Segment(pub(crate) String);
+pub(crate) struct Segment(pub(crate) String);
 
 impl<S: Send + Sync> FromRequestParts<S> for Segment {
     type Rejection = Failure;
@@ -92,7 +92,10 @@ fn too_large(bytes_max: usize, stated: Option<usize>) -> Problem {
 }
 
 /// The query's parameters. Unknown and repeated ones are refused: a misspelt filter must not show everything.
-pub(super) fn parameters(query: Option<&str>, known: &[&'static str]) -> Result<BTreeMap<&'static str, String>, Problem> {
+pub(super) fn parameters(
+    query: Option<&str>,
+    known: &[&'static str],
+) -> Result<BTreeMap<&'static str, String>, Problem> {
     let mut parameters = BTreeMap::new();
     for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -179,4 +182,3 @@ pub(super) fn header_text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Resu
         Problem::new(SurfaceCode::InvalidHeader, format!("{name} is not visible ASCII text")).field(name.as_str())
     })
 }
-

@@ -109,4 +109,3 @@ pub(crate) async fn openapi_json() -> Response {
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
-

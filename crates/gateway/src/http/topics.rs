@@ -54,11 +54,7 @@ pub(crate) async fn get_topic(State(gateway): Shared, Segment(topic): Segment) -
     ),
     tag = "topics"
 )]
-pub(crate) async fn read_records(
-    State(gateway): Shared,
-    Segment(topic): Segment,
-    RawQuery(query): RawQuery,
-) -> Answer {
+pub(crate) async fn read_records(State(gateway): Shared, Segment(topic): Segment, RawQuery(query): RawQuery) -> Answer {
     let mut parameters = parameters(query.as_deref(), &["partition", "offset", "limit", "follow"])?;
     let query = RecordQuery {
         partition: parameters.remove("partition"),
@@ -75,4 +71,3 @@ pub(crate) async fn read_records(
         }
     })
 }
-

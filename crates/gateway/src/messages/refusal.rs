@@ -30,7 +30,8 @@ pub(super) fn problem(verdict: &Verdict, asked: &Asked<'_>) -> Problem {
         (StableCode::InvalidDeliveryWindow, rule) => window(rule, asked),
         (StableCode::HardQuotaExceeded, Rule::ActiveBytes) => {
             let limit = limits.active_bytes_max;
-            let detail = format!("the shard holds its limit of {limit} bytes of live messages (limits.active_bytes_max)");
+            let detail =
+                format!("the shard holds its limit of {limit} bytes of live messages (limits.active_bytes_max)");
             Problem { limit_bytes: Some(limit), ..refused(detail) }
         }
         (StableCode::HardQuotaExceeded, _) => {
@@ -39,7 +40,9 @@ pub(super) fn problem(verdict: &Verdict, asked: &Asked<'_>) -> Problem {
         }
         (StableCode::DestinationLaneLimitExceeded, _) => {
             let limit = limits.lanes_max;
-            refused(format!("the shard has its limit of {limit} lanes (limits.lanes_max), and the message needs another"))
+            refused(format!(
+                "the shard has its limit of {limit} lanes (limits.lanes_max), and the message needs another"
+            ))
         }
         (StableCode::RouteNotActive, _) => {
             refused("an operator has stopped new messages on this route".to_owned()).field("destination")
@@ -53,7 +56,9 @@ pub(super) fn problem(verdict: &Verdict, asked: &Asked<'_>) -> Problem {
         }
         (StableCode::DelayMessageIdExpired, _) => {
             let age = DisplayDelay(limits.preparation_age_ms_max);
-            refused(format!("the command was prepared more than {age} ago (limits.preparation_age_max); send a new request"))
+            refused(format!(
+                "the command was prepared more than {age} ago (limits.preparation_age_max); send a new request"
+            ))
         }
         (StableCode::DelayMessageIdConflict, _) => refused("the message exists already".to_owned()),
         (_, Rule::None) => refused(format!("the shard refused it: {code}")),
@@ -92,8 +97,10 @@ mod tests {
 
     #[test]
     fn window_refusals_name_the_field_the_limit_and_what_was_asked() {
-        let limits = Limits { delivery_window_ms_min: 5_000, delay_ms_max: 100_000, lifetime_ms_max: 200_000, ..limits() };
-        let asked = Asked { limits: &limits, delay_ms_max: 60_000, deliver_at_ms: 71_000, expire_at_ms: 75_000, now_ms: 1_000 };
+        let limits =
+            Limits { delivery_window_ms_min: 5_000, delay_ms_max: 100_000, lifetime_ms_max: 200_000, ..limits() };
+        let asked =
+            Asked { limits: &limits, delay_ms_max: 60_000, deliver_at_ms: 71_000, expire_at_ms: 75_000, now_ms: 1_000 };
         let of = |rule| {
             let problem = window(rule, &asked);
             (problem.field.unwrap_or_default(), problem.limit_ms, problem.actual_ms)

@@ -86,13 +86,14 @@ async fn carry_out(gateway: &Gateway, requests: &[Request<'_>], wait: Wait) -> V
                 fixed.push(request);
                 results.push(None);
             }
-            Ok(Step::Replay(scheduled)) => results.push(Some(Ok(scheduled))),
+            Ok(Step::Replay(scheduled)) => results.push(Some(Ok(*scheduled))),
             Err(failure) => results.push(Some(Err(failure))),
         }
     }
     let commands: Vec<&ClientCommand> = fixed.iter().map(|request| &request.command).collect();
     let submitted = submit(gateway, &commands, wait).await;
-    let finishing = fixed.into_iter().zip(submitted).map(|(request, submitted)| finish(gateway, request, submitted, wait));
+    let finishing =
+        fixed.into_iter().zip(submitted).map(|(request, submitted)| finish(gateway, request, submitted, wait));
     for (index, result) in join_all(finishing).await {
         results[index] = Some(result.map_err(Failure::from));
     }
@@ -103,7 +104,7 @@ async fn carry_out(gateway: &Gateway, requests: &[Request<'_>], wait: Wait) -> V
 /// What fixing a request leads to.
 enum Step<'a> {
     Run(Box<Fixed<'a>>),
-    Replay(Scheduled),
+    Replay(Box<Scheduled>),
 }
 
 async fn fix<'a>(gateway: &'a Gateway, index: usize, request: Request<'_>, wait: Wait) -> Result<Step<'a>, Failure> {
@@ -113,7 +114,7 @@ async fn fix<'a>(gateway: &'a Gateway, index: usize, request: Request<'_>, wait:
         Some(key) => {
             let sent: [&[u8]; 2] = [b"POST /v1/messages", request.body];
             match idempotency::bind(gateway, key, &sent, async { prepare(gateway, &raw) }).await? {
-                Bound::Replay(answer) => return replay(answer).map(Step::Replay),
+                Bound::Replay(answer) => return Ok(Step::Replay(Box::new(replay(answer)?))),
                 Bound::Run(command, key) => (*command, Some(key)),
             }
         }
@@ -205,9 +206,8 @@ fn intent(command: &ClientCommand) -> Option<&ScheduleIntent> {
 
 fn receipt(gateway: &Gateway, command: &ClientCommand, status: Status, version: Option<u64>) -> MessageReceipt {
     let intent = intent(command);
-    let id = intent
-        .and_then(|intent| intent.business_key.as_ref())
-        .map(|key| String::from_utf8_lossy(key).into_owned());
+    let id =
+        intent.and_then(|intent| intent.business_key.as_ref()).map(|key| String::from_utf8_lossy(key).into_owned());
     let times = intent.map_or((0, 0), |intent| (intent.deliver_at_ms, intent.expire_at_ms));
     view::receipt_of(gateway, command.message_id, id, status, times, version)
 }

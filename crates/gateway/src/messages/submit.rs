@@ -82,7 +82,12 @@ pub(crate) async fn submit(gateway: &Gateway, commands: &[&ClientCommand], wait:
     answers
 }
 
-async fn submit_to(place: ShardPlace<'_>, commands: &[&ClientCommand], indices: &[usize], wait: Wait) -> Vec<Submitted> {
+async fn submit_to(
+    place: ShardPlace<'_>,
+    commands: &[&ClientCommand],
+    indices: &[usize],
+    wait: Wait,
+) -> Vec<Submitted> {
     if let Err(problem) = place.may_append() {
         return vec![problem.into(); indices.len()];
     }
@@ -106,11 +111,9 @@ async fn submit_to(place: ShardPlace<'_>, commands: &[&ClientCommand], indices: 
         Err(_) => vec![Submitted::Queued; indices.len()],
         // It is in the log and will be decided; only the answer is not here.
         Ok(Err(_)) => vec![Submitted::Queued; indices.len()],
-        Ok(Ok(())) => indices
-            .iter()
-            .zip(&positions)
-            .map(|(index, position)| verdict(place, commands[*index], position))
-            .collect(),
+        Ok(Ok(())) => {
+            indices.iter().zip(&positions).map(|(index, position)| verdict(place, commands[*index], position)).collect()
+        }
     }
 }
 

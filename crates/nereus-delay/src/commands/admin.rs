@@ -51,7 +51,18 @@ async fn lanes(client: &HttpClient, destination: Option<String>, output: &Output
     }
     output.table(
         &list.items,
-        ["SHARD", "LANE", "DESTINATION", "PARTITION", "GATE", "READINESS", "CIRCUIT", "SCHEDULED", "DUE AGE MS", "DETAIL"],
+        [
+            "SHARD",
+            "LANE",
+            "DESTINATION",
+            "PARTITION",
+            "GATE",
+            "READINESS",
+            "CIRCUIT",
+            "SCHEDULED",
+            "DUE AGE MS",
+            "DETAIL",
+        ],
         |lane| {
             [
                 lane.shard.to_string(),
@@ -72,13 +83,7 @@ async fn lanes(client: &HttpClient, destination: Option<String>, output: &Output
 async fn routes(client: &HttpClient, output: &Output) -> Result<(), Failure> {
     let list = client.call(Method::GET, &["v1", "admin", "routes"]).send::<RouteList>().await?.body;
     output.table(&list.items, ["NAME", "ROUTE", "TENANT", "STATE", "SHARDS"], |route| {
-        [
-            route.name.clone(),
-            route.route.clone(),
-            route.tenant.clone(),
-            route.state.clone(),
-            route.shards.to_string(),
-        ]
+        [route.name.clone(), route.route.clone(), route.tenant.clone(), route.state.clone(), route.shards.to_string()]
     })
 }
 

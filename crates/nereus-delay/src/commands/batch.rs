@@ -56,7 +56,8 @@ pub(super) async fn schedule(client: &HttpClient, args: &ScheduleArgs, output: &
     let (input, byte_count): (Box<dyn BufRead>, Option<u64>) = if path == "-" {
         (Box::new(io::stdin().lock()), None)
     } else {
-        let file = File::open(path).map_err(|error| Failure::new(Exit::Failed, format!("cannot open {path}: {error}")))?;
+        let file =
+            File::open(path).map_err(|error| Failure::new(Exit::Failed, format!("cannot open {path}: {error}")))?;
         let byte_count = file.metadata()?.len();
         (Box::new(BufReader::with_capacity(1 << 20, file)), Some(byte_count))
     };

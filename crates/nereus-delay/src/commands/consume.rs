@@ -192,8 +192,11 @@ impl<'a> Follower<'a> {
         let server = self.client.server().to_owned();
         let Some(stream) = &mut self.stream else { return Err(ended(server)) };
         match stream.next_line().await? {
-            Some(line) => serde_json::from_str(&line)
-                .map_err(|error| ClientError::NotUnderstood { server, status: 200, reason: error.to_string() }),
+            Some(line) => serde_json::from_str(&line).map_err(|error| ClientError::NotUnderstood {
+                server,
+                status: 200,
+                reason: error.to_string(),
+            }),
             None => Err(ended(server)),
         }
     }

@@ -20,7 +20,9 @@ pub(super) async fn run(client: &HttpClient, command: DestinationCommand, output
         }
         DestinationCommand::List => list(client, output).await,
         DestinationCommand::Pause { name, yes } => {
-            let what = format!("deliveries of destination {name:?} will wait until it is resumed; messages may expire meanwhile");
+            let what = format!(
+                "deliveries of destination {name:?} will wait until it is resumed; messages may expire meanwhile"
+            );
             confirm(&what, yes)?;
             set(client, &name, ":pause", output).await
         }

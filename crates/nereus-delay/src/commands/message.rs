@@ -203,8 +203,7 @@ fn content(text: &str) -> Result<ContentSpec, Failure> {
 }
 
 fn header(text: &str) -> Result<HeaderSpec, Failure> {
-    let (name, value) = text
-        .split_once('=')
-        .ok_or_else(|| Failure::usage(format!("--header takes NAME=TEXT; found {text:?}")))?;
+    let (name, value) =
+        text.split_once('=').ok_or_else(|| Failure::usage(format!("--header takes NAME=TEXT; found {text:?}")))?;
     Ok(HeaderSpec { name: name.to_owned(), value: Some(ContentSpec::Text(value.to_owned())) })
 }

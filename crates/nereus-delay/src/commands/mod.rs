@@ -20,7 +20,7 @@ use crate::output::Output;
 ///
 /// # Errors
 /// [`Failure`], with the exit code that says what kind it is.
-pub fn run(command: Command, global: &Global, output: &Output) -> Result<(), Failure> {
+pub(crate) fn run(command: Command, global: &Global, output: &Output) -> Result<(), Failure> {
     match command {
         Command::Explain(args) => return explain::explain(&args, output),
         Command::Completion(args) => return completion::write(&args),
