@@ -5,3 +5,4 @@ mod conformance;
 mod opening;
 mod persistence;
 mod release;
+mod replay;
