@@ -23,6 +23,7 @@ pub(crate) struct Counters {
     pub(crate) record_count: AtomicU64,
     pub(crate) record_bytes: AtomicU64,
     pub(crate) commit_count: AtomicU64,
+    pub(crate) key_count: AtomicU64,
     pub(crate) tail_bytes: AtomicU64,
 }
 

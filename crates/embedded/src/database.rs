@@ -243,6 +243,10 @@ impl<'a> Changes<'a> {
         self.batch.delete_range_cf(self.database.family(table), from.as_ref(), until.as_ref());
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.batch.len()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.batch.is_empty()
     }

@@ -71,6 +71,8 @@ pub struct EmbeddedStats {
     pub record_bytes: u64,
     /// Group commits since then.
     pub commit_count: u64,
+    /// Keys they put or deleted. A run of records is one.
+    pub key_count: u64,
     /// Bytes that wait for the writer or are being written.
     pub queue_bytes: u64,
     /// Newest records kept in memory, in bytes.
@@ -277,6 +279,7 @@ impl Embedded {
             record_count: counters.record_count.load(Ordering::Relaxed),
             record_bytes: counters.record_bytes.load(Ordering::Relaxed),
             commit_count: counters.commit_count.load(Ordering::Relaxed),
+            key_count: counters.key_count.load(Ordering::Relaxed),
             queue_bytes: self.core.queue.byte_count() as u64,
             tail_bytes: counters.tail_bytes.load(Ordering::Relaxed),
             disk_bytes: self.core.gate.enter().resource().map_or(0, Database::disk_bytes),

@@ -274,6 +274,11 @@ impl<'a> Group<'a> {
         }
     }
 
+    /// Keys that the commit puts or deletes.
+    pub(crate) fn key_count(&self) -> usize {
+        self.changes.len()
+    }
+
     /// Makes the group durable.
     pub(crate) fn commit(self) -> Result<Done, rocksdb::Error> {
         self.changes.commit()?;

@@ -167,6 +167,7 @@ impl Writer {
             self.commit_number += 1;
             self.core.counters.commit_count.store(self.commit_number, Ordering::Relaxed);
             group.forget(self.core.forgotten.take(self.commit_number));
+            Counters::add(&self.core.counters.key_count, group.key_count() as u64);
         }
         group.commit()
     }

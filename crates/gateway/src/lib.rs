@@ -20,4 +20,4 @@ mod topics;
 
 pub use destinations::DestinationDefaults;
 pub use server::{Server, StartError};
-pub use state::{FillRandom, Gateway, GatewayConfig, GatewayParts};
+pub use state::{FillRandom, Gateway, GatewayConfig, GatewayParts, ReadStorage, StorageFigures};

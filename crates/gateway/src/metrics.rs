@@ -14,7 +14,7 @@ use worker::handle::ShardStatus;
 use worker::metrics::Histogram;
 
 use crate::admin;
-use crate::state::Gateway;
+use crate::state::{Gateway, StorageFigures};
 
 /// What the gateway itself counts.
 #[derive(Debug, Default)]
@@ -25,6 +25,8 @@ pub(crate) struct GatewayMetrics {
     pub(crate) requests_shed: AtomicU64,
     /// Requests being answered.
     pub(crate) requests_open: AtomicU64,
+    /// Bytes of commands appended to shard logs.
+    pub(crate) command_log_bytes: AtomicU64,
 }
 
 impl GatewayMetrics {
@@ -48,6 +50,8 @@ struct Reading {
     keys_written: u64,
     bytes_written: u64,
     owner_log_bytes: u64,
+    command_log_bytes: u64,
+    storage: StorageFigures,
     published_early: u64,
     clock_bound_us: i64,
     clock_qualified: bool,
@@ -99,6 +103,8 @@ pub(crate) async fn text(gateway: &Gateway) -> Result<String, Problem> {
         keys_written: load(&worker.keys_written),
         bytes_written: load(&worker.bytes_written),
         owner_log_bytes: load(&worker.owner_log_bytes),
+        command_log_bytes: load(&gateway.metrics.command_log_bytes),
+        storage: (gateway.read_storage)(),
         published_early: load(&worker.published_early),
         clock_bound_us: clock.bound_us,
         clock_qualified: matches!(clock.reading, clock::Reading::Qualified(_)),
@@ -120,6 +126,7 @@ impl Collector for Reading {
         self.encode_delivery(&mut encoder)?;
         self.encode_shards(&mut encoder)?;
         self.encode_lanes(&mut encoder)?;
+        self.encode_storage(&mut encoder)?;
         self.encode_clock(&mut encoder)?;
         self.encode_http(&mut encoder)
     }
@@ -155,6 +162,7 @@ impl Reading {
         counter(encoder, "store_keys_written", "Keys put or deleted by commits", self.keys_written)?;
         counter(encoder, "store_bytes_written", "Bytes of keys and values written by commits", self.bytes_written)?;
         counter(encoder, "owner_log_bytes", "Bytes of owner records appended to shard logs", self.owner_log_bytes)?;
+        counter(encoder, "command_log_bytes", "Bytes of commands appended to shard logs", self.command_log_bytes)?;
         let by_shard = |pick: fn(&ShardStatus) -> u64| {
             self.shards.iter().map(move |(partition, status)| ([("shard", partition.to_string())], pick(status)))
         };
@@ -234,6 +242,27 @@ impl Reading {
             "lane_due_age_milliseconds",
             "How long the lane's first message is overdue",
             by_lane(|lane| lane.due_age_ms.unsigned_abs()),
+        )
+    }
+
+    fn encode_storage(&self, encoder: &mut DescriptorEncoder<'_>) -> Encoded {
+        let storage = &self.storage;
+        counter(encoder, "embedded_records", "Records appended to shard logs and topics", storage.log_records)?;
+        counter(encoder, "embedded_record_bytes", "Bytes of those records", storage.log_record_bytes)?;
+        counter(encoder, "embedded_commits", "Group commits of the embedded log", storage.log_commits)?;
+        counter(encoder, "embedded_keys_written", "Keys put or deleted by them", storage.log_keys_written)?;
+        gauge(encoder, "embedded_disk_bytes", "Bytes of the embedded log on disk", as_float(storage.log_disk_bytes))?;
+        gauge(
+            encoder,
+            "storage_cache_bytes",
+            "Blocks, indexes, filters and write buffers of all databases",
+            as_float(storage.cache_bytes),
+        )?;
+        gauge(
+            encoder,
+            "storage_write_buffer_bytes",
+            "The write buffers among them",
+            as_float(storage.write_buffer_bytes),
         )
     }
 

@@ -27,6 +27,28 @@ const BODY_ROOM_UNIT_BYTES: usize = 1 << 10;
 /// Fills a buffer with random bytes.
 pub type FillRandom = Box<dyn Fn(&mut [u8]) + Send + Sync>;
 
+/// Reads the figures of what lies below the log and the shards, for metrics.
+pub type ReadStorage = Box<dyn Fn() -> StorageFigures + Send + Sync>;
+
+/// Figures of the embedded log and of the memory that all databases share. The counts are since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StorageFigures {
+    /// Records appended to shard logs and topics.
+    pub log_records: u64,
+    /// Bytes of those records.
+    pub log_record_bytes: u64,
+    /// Group commits that wrote them.
+    pub log_commits: u64,
+    /// Keys those commits put or deleted.
+    pub log_keys_written: u64,
+    /// Bytes of the embedded log on disk.
+    pub log_disk_bytes: u64,
+    /// Blocks, indexes, filters and write buffers of all databases, in bytes.
+    pub cache_bytes: u64,
+    /// The write buffers among them, in bytes.
+    pub write_buffer_bytes: u64,
+}
+
 /// Settings of the HTTP surface.
 #[derive(Clone, Debug)]
 pub struct GatewayConfig {
@@ -78,6 +100,8 @@ pub struct GatewayParts {
     pub control_key: (u32, SigningKey),
     /// The worker's counters.
     pub worker_metrics: Arc<Metrics>,
+    /// Figures of the storage.
+    pub read_storage: ReadStorage,
 }
 
 /// The gateway.
@@ -91,6 +115,7 @@ pub struct Gateway {
     pub(crate) topics: Arc<dyn Topics>,
     pub(crate) control_key: (u32, SigningKey),
     pub(crate) worker_metrics: Arc<Metrics>,
+    pub(crate) read_storage: ReadStorage,
     pub(crate) destinations: DestinationCache,
     pub(crate) keys_in_use: KeysInUse,
     pub(crate) metrics: GatewayMetrics,
@@ -102,8 +127,8 @@ impl Gateway {
     /// A gateway that knows no destinations yet.
     pub(crate) fn new(parts: GatewayParts) -> Gateway {
         let body_units = parts.config.bodies_bytes_max.max(parts.config.batch_bytes_max).div_ceil(BODY_ROOM_UNIT_BYTES);
-        let GatewayParts { config, clock, fill_random, records, routes, systems, topics, control_key, worker_metrics } =
-            parts;
+        let GatewayParts { config, clock, fill_random, records, routes, systems, topics, .. } = parts;
+        let GatewayParts { control_key, worker_metrics, read_storage, .. } = parts;
         Gateway {
             config,
             clock,
@@ -114,6 +139,7 @@ impl Gateway {
             topics,
             control_key,
             worker_metrics,
+            read_storage,
             destinations: DestinationCache::default(),
             keys_in_use: KeysInUse::default(),
             metrics: GatewayMetrics::default(),

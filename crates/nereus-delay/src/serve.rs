@@ -20,7 +20,7 @@ use embedded::{
     OpenError, Retention,
 };
 use gateway::routes::{RouteEntry, RouteTable};
-use gateway::{DestinationDefaults, GatewayConfig, GatewayParts, Server};
+use gateway::{DestinationDefaults, GatewayConfig, GatewayParts, Server, StorageFigures};
 use ports::destination::Destination;
 use ports::log::ShardLog;
 use ports::target::TargetSystem;
@@ -418,7 +418,24 @@ fn gateway_parts(parts: &Parts<'_>, entry: RouteEntry, worker_metrics: Arc<Metri
         topics: Arc::new(EmbeddedTopics::new(parts.embedded.clone())),
         control_key: (KEY_VERSION, parts.key.clone()),
         worker_metrics,
+        read_storage: Box::new(storage_reader(parts)),
     })
+}
+
+fn storage_reader(parts: &Parts<'_>) -> impl Fn() -> StorageFigures + Send + Sync + use<> {
+    let (embedded, resources) = (parts.embedded.clone(), parts.resources.clone());
+    move || {
+        let stats = embedded.stats();
+        StorageFigures {
+            log_records: stats.record_count,
+            log_record_bytes: stats.record_bytes,
+            log_commits: stats.commit_count,
+            log_keys_written: stats.key_count,
+            log_disk_bytes: stats.disk_bytes,
+            cache_bytes: resources.cache_bytes() as u64,
+            write_buffer_bytes: resources.memtable_bytes() as u64,
+        }
+    }
 }
 
 /// Waits until every shard of a new route has begun its log, and makes the route usable.

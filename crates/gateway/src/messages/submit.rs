@@ -1,8 +1,10 @@
 //! Commands on their way: into a shard's log, and back as verdicts.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use bytes::Bytes;
 use client::api::problem::{Problem, SurfaceCode};
 use futures_util::future::join_all;
 use ports::log::AppendError;
@@ -67,7 +69,7 @@ pub(crate) async fn submit(gateway: &Gateway, commands: &[&ClientCommand], wait:
     }
     let parts = by_shard.into_iter().map(|(shard, indices)| async move {
         let answers = match gateway.routes.shard(shard) {
-            Some(place) => submit_to(place, commands, &indices, wait).await,
+            Some(place) => submit_to(gateway, place, commands, &indices, wait).await,
             None => {
                 let problem = Problem::new(SurfaceCode::Internal, format!("shard {shard} is not here"));
                 vec![Submitted::from(problem); indices.len()]
@@ -83,6 +85,7 @@ pub(crate) async fn submit(gateway: &Gateway, commands: &[&ClientCommand], wait:
 }
 
 async fn submit_to(
+    gateway: &Gateway,
     place: ShardPlace<'_>,
     commands: &[&ClientCommand],
     indices: &[usize],
@@ -92,6 +95,7 @@ async fn submit_to(
         return vec![problem.into(); indices.len()];
     }
     let frames: Vec<_> = indices.iter().map(|index| commands[*index].encode_frame()).collect();
+    let frame_bytes: usize = frames.iter().map(Bytes::len).sum();
     let mut appended = place.handle.append(frames.clone()).await;
     if let Err(AppendError::Unknown { reason }) = appended {
         // The same bytes again: apply answers a second copy as it answered the first. If even that fails, the first may be
@@ -103,6 +107,7 @@ async fn submit_to(
         Ok(positions) => positions,
         Err(error) => return vec![append_problem(error).into(); indices.len()],
     };
+    gateway.metrics.command_log_bytes.fetch_add(frame_bytes as u64, Ordering::Relaxed);
     let Some(last) = positions.last() else { return Vec::new() };
     if wait.until == WaitFor::Queued {
         return vec![Submitted::Queued; indices.len()];
