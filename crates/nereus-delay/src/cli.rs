@@ -92,6 +92,12 @@ pub(crate) struct ServeArgs {
     /// Address for HTTP, on loopback; port 0 picks a free one [default: 127.0.0.1:7700]
     #[arg(long, env = "NEREUS_DELAY_LISTEN", value_name = "HOST:PORT")]
     pub(crate) listen: Option<SocketAddr>,
+    /// What is logged on standard error: error, warn, info, debug, trace, or by part, as in worker=debug
+    #[arg(long, env = "NEREUS_DELAY_LOG", default_value = "info", value_name = "LEVEL")]
+    pub(crate) log: String,
+    /// Write the configuration that would be used as TOML, and stop
+    #[arg(long)]
+    pub(crate) show_config: bool,
     /// Shards of the route that the first start makes; later starts keep what is there [default: 2]
     #[arg(long, env = "NEREUS_DELAY_SHARDS", value_name = "N")]
     pub(crate) shards: Option<u32>,

@@ -11,13 +11,13 @@ use std::time::Duration;
 use anyhow::Context as _;
 use client::duration::{DisplayDelay, parse_delay_ms};
 use protocol::mutation_v2::Limits;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Largest key, value and headers of one record, before the delivery headers are taken off.
 pub(crate) const RECORD_BYTES_MAX: u32 = 1_000_000;
 
 /// Everything that can be configured.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Configuration {
     pub(crate) server: ServerConfig,
@@ -30,7 +30,7 @@ pub(crate) struct Configuration {
 }
 
 /// Where the server lives.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ServerConfig {
     /// The data folder.
@@ -61,7 +61,7 @@ impl Default for ServerConfig {
 }
 
 /// How far the clock is trusted.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ClockConfig {
     /// The error assumed of a host clock for which the kernel makes no statement.
@@ -86,7 +86,7 @@ impl Default for ClockConfig {
 }
 
 /// What every shard's apply reads; seeds a new route.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct LimitsConfig {
     /// The longest delay.
@@ -156,7 +156,7 @@ impl Default for LimitsConfig {
 }
 
 /// What a destination has where its request says nothing.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct DestinationsConfig {
     /// From delivery time to expiry.
@@ -187,7 +187,7 @@ impl Default for DestinationsConfig {
 }
 
 /// How messages are delivered.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct DeliveryConfig {
     /// From handing an attempt over until its outcome counts as unknown.
@@ -239,7 +239,7 @@ impl Default for DeliveryConfig {
 }
 
 /// How HTTP is answered.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct HttpConfig {
     /// How long a request waits for its verdict when it does not say.
@@ -282,7 +282,7 @@ impl Default for HttpConfig {
 }
 
 /// What the data folder may cost.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct StorageConfig {
     /// Memory for blocks, indexes, filters and write buffers of all databases.
@@ -314,6 +314,14 @@ impl Configuration {
     pub(crate) fn load(path: &Path) -> anyhow::Result<Configuration> {
         let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
         toml::from_str(&text).with_context(|| format!("{} is not a valid configuration", path.display()))
+    }
+
+    /// As a file would have it, every key written.
+    ///
+    /// # Errors
+    /// When a path is not text.
+    pub(crate) fn to_toml(&self) -> anyhow::Result<String> {
+        Ok(toml::to_string(self)?)
     }
 
     /// The limits of a new route.
@@ -503,6 +511,12 @@ impl<'de> Deserialize<'de> for Span {
     }
 }
 
+impl Serialize for Span {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
 /// A number of bytes, written as a number or as text with a binary unit: "256MiB".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ByteCount(pub u64);
@@ -529,8 +543,14 @@ impl fmt::Display for ByteCount {
         let unit = ByteCount::UNITS.into_iter().find(|(_, bytes)| self.0 >= *bytes && self.0.is_multiple_of(*bytes));
         match unit {
             Some((unit, bytes)) => write!(formatter, "{}{unit}", self.0 / bytes),
-            None => write!(formatter, "{} bytes", self.0),
+            None => write!(formatter, "{}", self.0),
         }
+    }
+}
+
+impl Serialize for ByteCount {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 
@@ -572,6 +592,26 @@ mod tests {
         assert!(misspelt.to_string().contains("delay_maximum"), "{misspelt}");
         let unit = toml::from_str::<Configuration>("[limits]\ndelay_max = \"30\"\n").expect_err("no unit");
         assert!(unit.to_string().contains("has no unit"), "{unit}");
+    }
+
+    #[test]
+    fn what_is_shown_can_be_read_again_and_the_reference_lists_every_key_with_its_default() {
+        let text = Configuration::default().to_toml().expect("text");
+        let again: Configuration = toml::from_str(&text).expect("valid");
+        assert_eq!(again.to_toml().expect("text"), text);
+        let reference = include_str!("../../../docs/configuration.md");
+        let mut keys = 0;
+        for (section, values) in toml::from_str::<toml::Table>(&text).expect("a table") {
+            for (key, value) in values.as_table().expect("a section") {
+                let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                let row = format!("| `{section}.{key}` | {value} |");
+                assert!(reference.contains(&row), "docs/configuration.md has no row {row}");
+                keys += 1;
+            }
+        }
+        let is_key = |line: &&str| line.starts_with("| `") && !line.starts_with("| `--");
+        let rows = reference.lines().filter(is_key).count();
+        assert_eq!(rows, keys, "docs/configuration.md lists keys that there are not");
     }
 
     #[test]

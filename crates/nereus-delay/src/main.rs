@@ -30,7 +30,7 @@ fn main() -> ExitCode {
     let Cli { command, global } = Cli::parse();
     let output = Output::new(global.json);
     let result = match command {
-        Command::Serve(args) => run_server(&args),
+        Command::Serve(args) => run_server(&args, &output),
         command => commands::run(command, &global, &output),
     };
     match result {
@@ -52,13 +52,23 @@ fn report(failure: &Failure, output: &Output) {
     }
 }
 
-fn run_server(args: &ServeArgs) -> Result<(), Failure> {
-    let filter = EnvFilter::try_from_env("NEREUS_DELAY_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+fn run_server(args: &ServeArgs, output: &Output) -> Result<(), Failure> {
+    let config = configuration(args)?;
+    if args.show_config {
+        return output.line(config.to_toml()?.trim_end());
+    }
+    let filter =
+        EnvFilter::try_new(&args.log).map_err(|error| Failure::usage(format!("--log {:?}: {error}", args.log)))?;
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
         .init();
+    serve::serve(&config).map_err(Failure::from)
+}
+
+/// Defaults, the file over them, environment and flags over both; refused when its relations do not hold.
+fn configuration(args: &ServeArgs) -> Result<Configuration, Failure> {
     let mut config = match &args.config {
         Some(path) => Configuration::load(path)?,
         None => Configuration::default(),
@@ -70,5 +80,5 @@ fn run_server(args: &ServeArgs) -> Result<(), Failure> {
     server.listen = args.listen.unwrap_or(server.listen);
     server.shards = args.shards.unwrap_or(server.shards);
     config.check().map_err(|broken| Failure::new(Exit::Usage, format!("the configuration is refused:\n{broken}")))?;
-    serve::serve(&config).map_err(Failure::from)
+    Ok(config)
 }
