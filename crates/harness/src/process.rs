@@ -67,33 +67,29 @@ impl ServerProcess {
     /// # Errors
     /// When it cannot be started or ends before it listens; the error has the end of its log.
     pub async fn start(options: &ServerOptions) -> anyhow::Result<ServerProcess> {
-        std::fs::create_dir_all(&options.folder)?;
         let log = options.log();
-        let config = options.folder.join("nereus-delay.toml");
-        std::fs::write(&config, &options.config)?;
-        let errors = File::options().create(true).append(true).open(&log)?;
-        let mut child = Command::new(&options.binary)
-            .args(["serve", "--listen", "127.0.0.1:0", "--shards", &options.shards.to_string()])
-            .arg("--data")
-            .arg(options.data())
-            .arg("--config")
-            .arg(&config)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(errors)
-            .kill_on_drop(true)
-            .spawn()
-            .with_context(|| format!("cannot start {}", options.binary.display()))?;
+        let mut child = spawn(options)?;
         let id = child.id().context("the server has ended at once")?;
         let stdout = child.stdout.take().context("the server has no standard output")?;
         let mut lines = BufReader::new(stdout).lines();
         let line = timeout(START_LIMIT, lines.next_line()).await.context("the server does not listen in time")??;
-        let Some(address) = line.as_deref().and_then(|line| line.split_once("http://")).map(|(_, address)| address) else {
+        let Some(address) = line.as_deref().and_then(|line| line.split_once("http://")).map(|(_, address)| address)
+        else {
             let status = child.wait().await?;
             bail!("the server ended ({status}) before it listened; its log ends:\n{}", tail(&log));
         };
         let client = HttpClient::new(address)?;
         Ok(ServerProcess { child, id, address: address.to_owned(), client, log })
+    }
+
+    /// Starts a server and kills it after a moment, wherever its start is by then.
+    ///
+    /// # Errors
+    /// When it cannot be started or killed.
+    pub async fn start_and_kill(options: &ServerOptions, after: Duration) -> anyhow::Result<()> {
+        let mut child = spawn(options)?;
+        sleep_until(Instant::now() + after).await;
+        child.kill().await.context("cannot kill the server")
     }
 
     /// Starts a server and waits until every shard is active.
@@ -186,6 +182,25 @@ impl ServerProcess {
     pub fn log_tail(&self) -> String {
         tail(&self.log)
     }
+}
+
+fn spawn(options: &ServerOptions) -> anyhow::Result<Child> {
+    std::fs::create_dir_all(&options.folder)?;
+    let config = options.folder.join("nereus-delay.toml");
+    std::fs::write(&config, &options.config)?;
+    let errors = File::options().create(true).append(true).open(options.log())?;
+    Command::new(&options.binary)
+        .args(["serve", "--listen", "127.0.0.1:0", "--shards", &options.shards.to_string()])
+        .arg("--data")
+        .arg(options.data())
+        .arg("--config")
+        .arg(&config)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(errors)
+        .kill_on_drop(true)
+        .spawn()
+        .with_context(|| format!("cannot start {}", options.binary.display()))
 }
 
 /// What a process has used and uses.
