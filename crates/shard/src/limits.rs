@@ -39,3 +39,27 @@ pub fn default_limits() -> Limits {
         business_key_bytes_max: 256,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The slowest healthy way from the decision to admit to its record in the log.
+    const DECISION_MS: i64 = 2 * SECOND_MS;
+
+    #[test]
+    fn the_defaults_fit_each_other() {
+        let limits = default_limits();
+        // T8: whatever the clock's doubt, a message can be admitted between its time and its deadline.
+        assert!(limits.delivery_window_ms_min > limits.clock_interval_ms_max + DECISION_MS);
+        // The longest delay leaves room for the default expiry.
+        assert_eq!(limits.lifetime_ms_max, limits.delay_ms_max + EXPIRES_AFTER_MS);
+        // A client may retry for as long as its ids are fresh, and ask for its receipt for as long.
+        assert!(limits.command_retry_window_ms <= limits.preparation_age_ms_max);
+        assert!(limits.receipt_query_window_ms >= limits.command_retry_window_ms);
+        // Whoever replays dead letters has longer than whoever only looks.
+        assert!(limits.dead_letter_retention_ms > limits.terminal_retention_ms);
+        // A fence that could sweep nothing would never finish.
+        assert!(limits.expire_per_fence_max > 0 && limits.entries_per_record_max > 0);
+    }
+}

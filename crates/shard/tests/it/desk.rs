@@ -163,7 +163,8 @@ impl Desk {
 
     /// Takes turns until there is nothing more to claim.
     pub(crate) fn claim_all(&mut self) {
-        while self.turn(UNLIMITED).has_more {}
+        let turns = (0..1_000).find(|_| !self.turn(UNLIMITED).has_more);
+        assert!(turns.is_some(), "turns without end");
     }
 
     /// Proposes what is due; every entry must be one that may be admitted now.
@@ -191,7 +192,7 @@ impl Desk {
 
     /// Claims, proposes and admits everything that is due and has permits.
     pub(crate) fn send(&mut self) {
-        loop {
+        for _ in 0..1_000 {
             self.claim_all();
             let entries = self.propose(usize::MAX);
             if entries.is_empty() {
@@ -199,6 +200,7 @@ impl Desk {
             }
             self.admit(entries);
         }
+        panic!("what is proposed comes back for ever");
     }
 
     /// Logs outcomes of attempts that are out.

@@ -9,14 +9,15 @@ use shard::commit::Shard;
 use shard::memory::MemoryStore;
 use shard::query::list::{ListFilter, ListOrder, list};
 use shard::query::{self, MessageView};
-use shard::state::MessageUuid;
 use shard::state::generation::MessageState;
 use shard::state::keys::timeline::DueKey;
+use shard::state::{LaneNo, MessageUuid};
 use shard::store::Read;
 use testkit::log::workload::{RandomLog, Step};
 use testkit::log::{Destination, LogWriter, Owner, START_MS, default_limits, default_policy, schedule};
 
 use crate::agreement::{setup, steps};
+use crate::story::Story;
 
 /// Two shards of one list, with every message that was ever in them.
 struct Shards {
@@ -132,6 +133,56 @@ proptest! {
             prop_assert_eq!(shards.paged(&filter, limit, rows_max), shards.naive(&filter), "{:?}", filter);
         }
     }
+}
+
+/// A key's row stays after its message is gone, until the store drops it.
+#[test]
+fn a_list_by_key_gets_past_what_is_gone() {
+    let mut story = Story::new(default_limits());
+    for name in ["a", "b", "c", "d"] {
+        story.line(&format!("at 0 schedule {name} deliver=1h key={name}"));
+        story.line(&format!("at 0 cancel {name}"));
+    }
+    story.line("at 8d fence 7d+1h");
+    story.line("at 8d schedule e made=8d deliver=9d key=e");
+    let message = story.message("e");
+    let filter = ListFilter { business_key_prefix: Some(Bytes::new()), ..ListFilter::default() };
+    let (mut cursor, mut found) = (None::<Bytes>, Vec::new());
+    for _ in 0..5 {
+        let page = list(story.shard.store(), 0, &filter, cursor.as_deref(), 1, 2).expect("the store answers");
+        found.extend(page.items.into_iter().map(|(_, view)| view.message));
+        cursor = page.looked_through;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    assert_eq!((found, cursor), (vec![message], None));
+}
+
+/// Recovery asks for these: what is publishing in the order of its admission, and what is uncertain by lane.
+#[test]
+fn open_attempts_are_those_that_somebody_must_still_speak_for() {
+    let mut story = Story::new(default_limits());
+    story.line("policy patient attempts=9 unknown=3");
+    for name in ["first", "second", "third", "fourth"] {
+        story.line(&format!("at 1s schedule {name} policy=patient expire=1h"));
+    }
+    story.line("at 2s admit second");
+    story.line("at 3s admit first third");
+    story.line("at 4s unknown first");
+    story.line("at 5s admit first");
+    story.line("at 6s published third");
+    // An ended message keeps the attempt that may still be out.
+    story.line("at 7s resolve published first attempt=1");
+    story.line("at 8s unknown second");
+    let (first, second) = (story.message("first"), story.message("second"));
+    let read = story.shard.store();
+    let shown = |attempts: Vec<query::OpenAttempt>| {
+        attempts.iter().map(|open| (open.message, open.attempt, open.owner_epoch)).collect::<Vec<_>>()
+    };
+    assert_eq!(shown(query::publishing_attempts(read).expect("the store answers")), [(first, 2, 1)]);
+    assert_eq!(shown(query::uncertain_attempts(read, LaneNo(1)).expect("the store answers")), [(second, 1, 1)]);
+    assert_eq!(shown(query::uncertain_attempts(read, LaneNo(2)).expect("the store answers")), []);
 }
 
 /// Half the world schedules for midnight.

@@ -6,6 +6,7 @@ mod claims;
 mod commands;
 mod controls;
 mod desk;
+mod extremes;
 mod fences;
 mod lifetimes;
 mod lists;
