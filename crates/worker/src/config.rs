@@ -24,7 +24,8 @@ pub struct WorkerConfig {
     pub entries_per_record_max: usize,
     /// From handing an attempt over until its outcome counts as unknown.
     pub send_deadline: Duration,
-    /// From a lane's first failure to open until its open attempts count as unknown.
+    /// From activation until attempts whose lane has not accounted for them count as unknown, and how long one try to open a
+    /// session and account may take.
     pub recovery_deadline: Duration,
     /// Pause before a lane's session is opened again, doubled up to the next.
     pub lane_reopen_min: Duration,

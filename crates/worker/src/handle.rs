@@ -193,6 +193,11 @@ impl ShardHandle {
         self.shared.status.borrow().clone()
     }
 
+    /// What it says of itself from now on, for those who follow it. Steps that come too fast are skipped.
+    pub fn watch_status(&self) -> watch::Receiver<ShardStatus> {
+        self.shared.status.subscribe()
+    }
+
     /// Waits until the shard is active.
     ///
     /// # Errors

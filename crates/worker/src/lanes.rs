@@ -8,6 +8,7 @@ use shard::query::OpenAttempt;
 use shard::state::LaneNo;
 
 use crate::config::WorkerConfig;
+use crate::unsettled::attempt_ref;
 
 /// Sessions that may be in the making at once.
 const OPENING_MAX: usize = 64;
@@ -150,11 +151,7 @@ impl LaneBook {
         if now < self.recovery_until {
             return Vec::new();
         }
-        std::mem::take(&mut self.recovering)
-            .into_values()
-            .flatten()
-            .map(|open| AttemptRef { message: open.message, generation: open.generation, attempt: open.attempt })
-            .collect()
+        std::mem::take(&mut self.recovering).into_values().flatten().map(|open| attempt_ref(&open)).collect()
     }
 
     /// What a lane's last failure said.

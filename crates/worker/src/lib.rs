@@ -18,4 +18,5 @@ mod pump;
 pub mod report;
 pub mod sessions;
 pub mod task;
+mod unsettled;
 mod verdicts;

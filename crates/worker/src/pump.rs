@@ -19,7 +19,7 @@ use shard::machine::SourceRecord;
 use shard::query::{self, OpenAttempt};
 use shard::schedule::claim::AdmittedAttempt;
 use shard::schedule::lane::Load;
-use shard::schedule::scheduler::Scheduler;
+use shard::schedule::scheduler::{Scheduler, Wake as SchedulerWake};
 use shard::state::LaneNo;
 use shard::store::{Store, StoreError};
 
@@ -28,6 +28,7 @@ use crate::fence::{FencePaces, FencePlan, FenceReason};
 use crate::lanes::LaneBook;
 use crate::outbox::{Answered, AppendId, Cargo, Outbox, OwnerRun};
 use crate::report::LaneReport;
+use crate::unsettled::{Unsettled, attempt_ref};
 
 /// What the shell has to carry out. It may do so in any order; results come back as events.
 #[derive(Debug)]
@@ -62,8 +63,7 @@ pub(crate) struct Pump<S: Store> {
     outbox: Outbox,
     fence: FencePlan,
     lanes: LaneBook,
-    /// Admission records of which attempts are publishing, with how many.
-    admissions: BTreeMap<Bytes, u32>,
+    unsettled: Unsettled,
     /// Answers that came after their attempt was given up as unknown, until that is in the log.
     late: BTreeMap<AttemptRef, Outcome>,
     actions: Vec<Action>,
@@ -94,10 +94,10 @@ impl<S: Store> Pump<S> {
             interval_min: config.fence_interval_min,
             margin_ms: limits.fence_margin_ms,
         };
-        let mut admissions = BTreeMap::new();
+        let publishing = query::publishing_attempts(shard.store())?;
+        let unsettled = Unsettled::load(shard.store(), scheduler.lanes().keys().copied(), &publishing)?;
         let mut recovering: BTreeMap<LaneNo, Vec<OpenAttempt>> = BTreeMap::new();
-        for attempt in query::publishing_attempts(shard.store())? {
-            *admissions.entry(attempt.admission_order_token.clone()).or_insert(0) += 1;
+        for attempt in publishing {
             recovering.entry(attempt.lane_no).or_default().push(attempt);
         }
         let lanes = LaneBook::new(&config, scheduler.lanes().keys().copied(), recovering, monotonic);
@@ -109,7 +109,7 @@ impl<S: Store> Pump<S> {
             shard,
             scheduler,
             lanes,
-            admissions,
+            unsettled,
             late: BTreeMap::new(),
             actions: Vec::new(),
             draining: false,
@@ -165,15 +165,10 @@ impl<S: Store> Pump<S> {
 
     fn observe(&mut self, effect: &Effect) {
         match effect {
-            Effect::Admitted { admission, .. } => *self.admissions.entry(admission.clone()).or_insert(0) += 1,
+            Effect::Admitted { admission, .. } => self.unsettled.admitted(admission),
             Effect::AttemptSettled { message, generation, attempt, admission, uncertain, .. } => {
-                if let Some(open) = self.admissions.get_mut(admission) {
-                    *open -= 1;
-                    if *open == 0 {
-                        self.admissions.remove(admission);
-                    }
-                }
                 let attempt = AttemptRef { message: *message, generation: *generation, attempt: *attempt };
+                self.unsettled.settled(admission, attempt, *uncertain);
                 if let Some(outcome) = self.late.remove(&attempt)
                     && *uncertain
                 {
@@ -387,22 +382,28 @@ impl<S: Store> Pump<S> {
         self.draining && self.scheduler.load().messages == 0 && self.outbox.is_empty()
     }
 
-    /// No attempt admitted before this order token is open.
-    pub(crate) fn open_from(&self) -> Option<Bytes> {
-        let applied = || self.shard.applied_position().map(|position| position.order_token());
-        match self.admissions.first_key_value() {
-            Some((order_token, _)) => Some(order_token.clone()),
-            None => applied().map(|order_token| Bytes::copy_from_slice(order_token.as_bytes())),
-        }
+    /// Every attempt admitted before this order token has its final word. `None` before the first record.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub(crate) fn settled_before(&mut self) -> Result<Option<Bytes>, StoreError> {
+        let applied = self.shard.applied_position().map(|position| position.order_token());
+        let first = self.unsettled.first(self.shard.store())?;
+        Ok(first.or_else(|| applied.map(|order_token| Bytes::copy_from_slice(order_token.as_bytes()))))
     }
 
-    /// When to advance next if nothing happens before.
-    pub(crate) fn wake(&self) -> Wake {
-        let scheduler = self.scheduler.wake();
+    /// When to advance next if nothing happens before. Only what [`Pump::advance`] would do then counts: waking up for the rest
+    /// would be waking up for nothing, over and over.
+    pub(crate) fn wake(&self, now: Reading) -> Wake {
+        let lanes = self.lanes.wake().filter(|_| !self.draining);
+        if now.interval().is_none() {
+            return Wake { earliest_ms: None, monotonic: lanes };
+        }
+        let scheduler = if self.draining { SchedulerWake::default() } else { self.scheduler.wake() };
         let (deadline_ms, fence_at) = self.fence.wake();
-        let due = if self.draining || self.outbox.admission_room().is_none() { None } else { scheduler.earliest_ms };
+        let due = scheduler.earliest_ms.filter(|_| self.outbox.admission_room().is_some());
         let deadline_ms = deadline_ms.filter(|_| !self.outbox.has_fence());
-        let monotonic = [scheduler.monotonic, Some(fence_at), self.lanes.wake()];
+        let monotonic = [lanes, scheduler.monotonic, Some(fence_at)];
         Wake { earliest_ms: due.into_iter().chain(deadline_ms).min(), monotonic: monotonic.into_iter().flatten().min() }
     }
 
@@ -424,10 +425,6 @@ impl<S: Store> Pump<S> {
 pub(crate) fn never_sent(attempt: AttemptRef) -> AttemptOutcome {
     let kind = AbsenceKind::NotSubmitted;
     AttemptOutcome::not_published(attempt, Disposition::LaneUnavailable, kind, StableCode::CapabilityUnavailable)
-}
-
-fn attempt_ref(open: &OpenAttempt) -> AttemptRef {
-    AttemptRef { message: open.message, generation: open.generation, attempt: open.attempt }
 }
 
 /// An answer as the log carries it.

@@ -16,6 +16,7 @@ use shard::state::LaneNo;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use crate::config::WorkerConfig;
 use crate::pump::never_sent;
 
 /// The kinds of destination systems a worker can send to.
@@ -43,6 +44,7 @@ pub(crate) struct Sessions {
     destinations: Arc<Destinations>,
     events: mpsc::Sender<LaneEvent>,
     send_deadline: Duration,
+    open_deadline: Duration,
     open: BTreeMap<LaneNo, Open>,
     opening: BTreeMap<LaneNo, Task>,
     session_no: u64,
@@ -53,13 +55,14 @@ impl Sessions {
         env: Rc<dyn Env>,
         destinations: Arc<Destinations>,
         events: mpsc::Sender<LaneEvent>,
-        send_deadline: Duration,
+        config: &WorkerConfig,
     ) -> Sessions {
         Sessions {
             env,
             destinations,
             events,
-            send_deadline,
+            send_deadline: config.send_deadline,
+            open_deadline: config.recovery_deadline,
             open: BTreeMap::new(),
             opening: BTreeMap::new(),
             session_no: 0,
@@ -72,11 +75,11 @@ impl Sessions {
         let lane_no = target.lane_no;
         self.open.remove(&lane_no);
         let destination = self.destinations.get(&target.profile.resource.adapter()).cloned();
-        let events = self.events.clone();
+        let (events, deadline) = (self.events.clone(), self.open_deadline);
         let task = self.env.spawn(
             "open lane",
             Box::pin(async move {
-                let event = match open_and_recover(destination, target, attempts).await {
+                let event = match open_in_time(deadline, destination, target, attempts).await {
                     Ok((session, resolved)) => LaneEvent::Opened { lane_no, session, resolved },
                     Err(error) => LaneEvent::NotOpened { lane_no, error },
                 };
@@ -133,6 +136,24 @@ impl Sessions {
         for open in self.open.values() {
             open.session.forget_before(admission_order_token.clone());
         }
+    }
+}
+
+/// A destination that does not answer is asked again, as one that refuses: only another request can find it well again.
+async fn open_in_time(
+    deadline: Duration,
+    destination: Option<Arc<dyn Destination>>,
+    target: LaneTarget,
+    attempts: Vec<OpenAttempt>,
+) -> Result<(Arc<dyn LaneSession>, Vec<(AttemptRef, AttemptOutcome)>), LaneError> {
+    let overdue_at = Instant::now() + deadline;
+    tokio::select! {
+        biased;
+        opened = open_and_recover(destination, target, attempts) => opened,
+        () = tokio::time::sleep_until(overdue_at) => Err(LaneError {
+            code: StableCode::CapabilityUnavailable,
+            detail: format!("the destination did not open a session and account for its attempts within {deadline:?}"),
+        }),
     }
 }
 

@@ -41,6 +41,8 @@ use crate::verdicts::VerdictRing;
 const EVENTS_WAITING_MAX: usize = 1_024;
 /// The clock is looked at this often even when nothing else happens, or it could not tell idleness from a stopped process.
 const LOOK_AT_CLOCK: Duration = Duration::from_millis(100);
+/// The loop waits at least this long for a time that has passed already.
+const PAUSE_MIN: Duration = Duration::from_millis(1);
 /// The lease must be certain for this long, or nothing more is sent.
 const LEASE_MARGIN: Duration = Duration::from_millis(500);
 
@@ -302,8 +304,7 @@ impl<S: Store + 'static> ShardTask<S> {
         session_lost: &mut BoxFuture<'static, ()>,
     ) -> Result<End, End> {
         let (events, lane_events) = mpsc::channel(EVENTS_WAITING_MAX);
-        let sessions =
-            Sessions::new(self.env.clone(), self.parts.destinations.clone(), events, self.parts.config.send_deadline);
+        let sessions = Sessions::new(self.env.clone(), self.parts.destinations.clone(), events, &self.parts.config);
         let share = self.parts.budget.join(self.parts.identity.shard);
         let read = self.parts.log.read(pump.shard().applied_position(), self.read_limit());
         let mut active = Active {
@@ -367,7 +368,7 @@ impl<S: Store + 'static> ShardTask<S> {
             }
         }
         if monotonic >= active.release_at {
-            self.release_behind(active);
+            self.release_behind(active).map_err(store_end)?;
             active.release_at = monotonic + self.parts.config.release_interval;
         }
         let pause = if advance.has_more { Duration::ZERO } else { self.pause(active, now, monotonic) };
@@ -375,16 +376,16 @@ impl<S: Store + 'static> ShardTask<S> {
     }
 
     fn pause(&self, active: &Active<S>, now: clock::Reading, monotonic: Duration) -> Duration {
-        let wake = active.pump.wake();
+        let wake = active.pump.wake(now);
         let mut pause = LOOK_AT_CLOCK;
+        // What is due already and was not done waits for permits or for the next fence: those are events, or soon.
         if let (Some(at_ms), Some(now)) = (wake.earliest_ms, now.interval()) {
-            // What is due already and was not done waits for permits or for the next fence: those are events, or soon.
-            pause = pause.min(until_certainly(at_ms, now).max(Duration::from_millis(1)));
+            pause = pause.min(until_certainly(at_ms, now).max(PAUSE_MIN));
         }
-        for at in [wake.monotonic, active.drain_until].into_iter().flatten() {
-            pause = pause.min(at.saturating_sub(monotonic));
+        if let Some(at) = wake.monotonic {
+            pause = pause.min(at.saturating_sub(monotonic).max(PAUSE_MIN));
         }
-        pause
+        active.drain_until.map_or(pause, |at| pause.min(at.saturating_sub(monotonic)))
     }
 
     fn records(&self, active: &mut Active<S>, records: &[SourceRecord]) -> Result<(), End> {
@@ -439,10 +440,10 @@ impl<S: Store + 'static> ShardTask<S> {
     }
 
     /// Tells log, evidence and store what nobody needs any more.
-    fn release_behind(&self, active: &mut Active<S>) {
+    fn release_behind(&self, active: &mut Active<S>) -> Result<(), StoreError> {
         active.pump.release_ended();
-        if let Some(open_from) = active.pump.open_from() {
-            active.sessions.forget_before(&open_from);
+        if let Some(settled_before) = active.pump.settled_before()? {
+            active.sessions.forget_before(&settled_before);
         }
         if let Some(applied) = active.pump.shard().applied_position() {
             let trim = self.parts.log.trim(applied);
@@ -454,6 +455,7 @@ impl<S: Store + 'static> ShardTask<S> {
             };
             self.env.spawn("trim log", Box::pin(task)).detach();
         }
+        Ok(())
     }
 
     fn finish_drain(&self, pump: &Pump<S>) {
