@@ -4,3 +4,4 @@ pub mod log;
 pub mod model;
 pub mod store_suite;
 pub mod vectors;
+pub mod world;
