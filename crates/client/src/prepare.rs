@@ -111,7 +111,7 @@ pub enum PrepareError {
         /// How far ahead it may be.
         limit_ms: i64,
     },
-    /// Too little time between delivery and expiry.
+    /// Too little time between delivery, a second ahead at the soonest, and expiry.
     #[error("expiry is {window_ms} ms after delivery; it must be at least {limit_ms} ms after")]
     WindowTooShort {
         /// The time between.
@@ -189,7 +189,8 @@ pub fn schedule(
     let expires_after_ms = destination.body.expires_after_ms;
     let expire_at_ms =
         new.expire_at_ms.unwrap_or_else(|| new.deliver_at_ms.max(now_latest_ms).saturating_add(expires_after_ms));
-    check_times(route, destination, new.deliver_at_ms, expire_at_ms, now_latest_ms)?;
+    let times = Times { deliver_at_ms: new.deliver_at_ms, expire_at_ms };
+    check_times(route, &destination.body, times, now_latest_ms)?;
     check_size(&new, destination)?;
     let id = new.id.map(Bytes::from);
     let routing_key = id.as_deref().unwrap_or(message.as_bytes());
@@ -238,7 +239,7 @@ pub fn reschedule(
     command: Uuid7,
     now_latest_ms: i64,
 ) -> Result<ClientCommand, PrepareError> {
-    check_times(route, destination, times.deliver_at_ms, times.expire_at_ms, now_latest_ms)?;
+    check_times(route, &destination.body, times, now_latest_ms)?;
     let Times { deliver_at_ms, expire_at_ms } = times;
     command_of(
         route,
@@ -286,24 +287,30 @@ fn check_id(id: Option<&str>, limits: &Limits) -> Result<(), PrepareError> {
     Ok(())
 }
 
+/// What a command may take from here to the log, counted against the shortest delivery window (ADR 0011).
+const APPEND_ALLOWANCE_MS: i64 = 1_000;
+
+/// Holds the exact limits; the shard allows for clocks that differ (ADR 0011).
 fn check_times(
     route: &RouteSnapshot,
-    destination: &BoundDestination,
-    deliver_at_ms: i64,
-    expire_at_ms: i64,
+    destination: &DestinationProfile,
+    times: Times,
     now_latest_ms: i64,
 ) -> Result<(), PrepareError> {
+    let Times { deliver_at_ms, expire_at_ms } = times;
     let limits = &route.limits;
     let past_ms = now_latest_ms.saturating_sub(deliver_at_ms);
     if past_ms > route.past_ms_max {
         return Err(PrepareError::TooLongAgo { deliver_at_ms, past_ms, limit_ms: route.past_ms_max });
     }
     let delay_ms = deliver_at_ms.saturating_sub(now_latest_ms);
-    let limit_ms = limits.delay_ms_max.min(destination.body.delay_ms_max);
+    let limit_ms = limits.delay_ms_max.min(destination.delay_ms_max);
     if delay_ms > limit_ms {
         return Err(PrepareError::TooFarAhead { delay_ms, limit_ms });
     }
-    let window_ms = expire_at_ms.saturating_sub(deliver_at_ms.max(now_latest_ms));
+    // What is due now is still on its way to the log, which counts from when it gets there.
+    let soonest_ms = now_latest_ms.saturating_add(APPEND_ALLOWANCE_MS);
+    let window_ms = expire_at_ms.saturating_sub(deliver_at_ms.max(soonest_ms));
     if window_ms < limits.delivery_window_ms_min {
         return Err(PrepareError::WindowTooShort { window_ms, limit_ms: limits.delivery_window_ms_min });
     }
@@ -349,4 +356,47 @@ fn record(
 fn kafka_header(name: String, value: Bytes) -> Result<KafkaHeader, PrepareError> {
     let name = Text::new(name).map_err(|error| PrepareError::Text { what: "header name", error })?;
     Ok(KafkaHeader { name, value })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW_MS: i64 = 1_800_000_000_000;
+
+    fn refusal(deliver_at_ms: i64, expire_at_ms: i64) -> Option<PrepareError> {
+        let limits = testkit::log::default_limits();
+        let log = testkit::log::LogWriter::new(0, NonZeroU32::MIN);
+        let route = RouteSnapshot {
+            route: log.shard().route,
+            partition_count: NonZeroU32::MIN,
+            tenant_scope: [0; 32],
+            limits: Limits { delay_ms_max: 100_000, lifetime_ms_max: 200_000, delivery_window_ms_min: 5_000, ..limits },
+            past_ms_max: 60_000,
+        };
+        let destination = testkit::log::Destination::new("orders", &testkit::log::default_policy());
+        let times = Times { deliver_at_ms, expire_at_ms };
+        check_times(&route, &destination.body, times, NOW_MS).err()
+    }
+
+    #[test]
+    fn every_limit_is_allowed_and_one_millisecond_beyond_is_not() {
+        let far_ms = NOW_MS + 200_000;
+        assert_eq!(refusal(NOW_MS + 100_000, far_ms), None);
+        let beyond = PrepareError::TooFarAhead { delay_ms: 100_001, limit_ms: 100_000 };
+        assert_eq!(refusal(NOW_MS + 100_001, far_ms), Some(beyond));
+        let lifetime = PrepareError::LifetimeTooLong { lifetime_ms: 200_001, limit_ms: 200_000 };
+        assert_eq!(refusal(NOW_MS, far_ms + 1), Some(lifetime));
+        assert_eq!(refusal(NOW_MS - 60_000, far_ms), None);
+        let deliver_at_ms = NOW_MS - 60_001;
+        let past = PrepareError::TooLongAgo { deliver_at_ms, past_ms: 60_001, limit_ms: 60_000 };
+        assert_eq!(refusal(deliver_at_ms, far_ms), Some(past));
+        let due_ms = NOW_MS + 50_000;
+        assert_eq!(refusal(due_ms, due_ms + 5_000), None);
+        let short = PrepareError::WindowTooShort { window_ms: 4_999, limit_ms: 5_000 };
+        assert_eq!(refusal(due_ms, due_ms + 4_999), Some(short.clone()));
+        // A message that is due already counts from a second ahead.
+        assert_eq!(refusal(NOW_MS - 1, NOW_MS + 6_000), None);
+        assert_eq!(refusal(NOW_MS - 1, NOW_MS + 5_999), Some(short));
+    }
 }

@@ -324,7 +324,7 @@ fn target_partition(
     })
 }
 
-/// T1 to T3, and that the deadline is not closed already.
+/// T1 to T3, and that the deadline is not closed already. T2 and T3 allow for a preparer whose clock is ahead (ADR 0011).
 pub(crate) fn check_window(
     transaction: &Transaction<'_>,
     at: &At<'_>,
@@ -339,10 +339,11 @@ pub(crate) fn check_window(
         return Err(Rule::WindowTooShort);
     }
     let delay_ms_max = limits.delay_ms_max.min(profile_delay_ms_max);
-    if deliver_at_ms > broker_time_ms.saturating_add(delay_ms_max) {
+    let preparer_ms_max = broker_time_ms.saturating_add(limits.uuid_future_skew_ms_max);
+    if deliver_at_ms > preparer_ms_max.saturating_add(delay_ms_max) {
         return Err(Rule::DelayTooLong);
     }
-    if expire_at_ms > broker_time_ms.saturating_add(limits.lifetime_ms_max) {
+    if expire_at_ms > preparer_ms_max.saturating_add(limits.lifetime_ms_max) {
         return Err(Rule::LifetimeTooLong);
     }
     if expire_at_ms <= transaction.closed_ms() {

@@ -30,21 +30,21 @@ fn t1_a_delivery_window_is_at_least_the_minimum() {
 #[test]
 fn t2_a_delay_has_a_limit() {
     check(
-        "at 1h schedule at-the-limit deliver=3653d+1h expire=3653d+2h
-         at 1h schedule beyond deliver=3653d+1h+1ms expire=3653d+2h
+        "at 1h schedule at-the-limit deliver=3653d+65m expire=3653d+2h
+         at 1h schedule beyond deliver=3653d+65m+1ms expire=3653d+2h
          destination near delay=1d
-         at 1h schedule near deliver=1d+1h expire=2d to=near
-         at 1h schedule too-far deliver=1d+1h+1ms expire=2d to=near
-         at 2h reschedule near deliver=1d+2h expire=2d
-         at 2h reschedule near deliver=1d+2h+1ms expire=2d",
+         at 1h schedule near deliver=1d+65m expire=2d to=near
+         at 1h schedule too-far deliver=1d+65m+1ms expire=2d to=near
+         at 2h reschedule near deliver=1d+125m expire=2d
+         at 2h reschedule near deliver=1d+125m+1ms expire=2d",
         &expect![[r#"
-            at 1h schedule at-the-limit deliver=3653d+1h expire=3653d+2h → APPLIED SCHEDULED g0 v1
-            at 1h schedule beyond deliver=3653d+1h+1ms expire=3653d+2h   → REJECTED INVALID_DELIVERY_WINDOW (DelayTooLong)
+            at 1h schedule at-the-limit deliver=3653d+65m expire=3653d+2h → APPLIED SCHEDULED g0 v1
+            at 1h schedule beyond deliver=3653d+65m+1ms expire=3653d+2h  → REJECTED INVALID_DELIVERY_WINDOW (DelayTooLong)
             destination near delay=1d                                    → control OK
-            at 1h schedule near deliver=1d+1h expire=2d to=near          → APPLIED SCHEDULED g0 v1
-            at 1h schedule too-far deliver=1d+1h+1ms expire=2d to=near   → REJECTED INVALID_DELIVERY_WINDOW (DelayTooLong)
-            at 2h reschedule near deliver=1d+2h expire=2d                → APPLIED SUPERSEDED g1 v2
-            at 2h reschedule near deliver=1d+2h+1ms expire=2d            → REJECTED INVALID_DELIVERY_WINDOW g1 v2 (DelayTooLong)
+            at 1h schedule near deliver=1d+65m expire=2d to=near         → APPLIED SCHEDULED g0 v1
+            at 1h schedule too-far deliver=1d+65m+1ms expire=2d to=near  → REJECTED INVALID_DELIVERY_WINDOW (DelayTooLong)
+            at 2h reschedule near deliver=1d+125m expire=2d              → APPLIED SUPERSEDED g1 v2
+            at 2h reschedule near deliver=1d+125m+1ms expire=2d          → REJECTED INVALID_DELIVERY_WINDOW g1 v2 (DelayTooLong)
         "#]],
     );
 }
@@ -52,11 +52,11 @@ fn t2_a_delay_has_a_limit() {
 #[test]
 fn t3_a_lifetime_has_a_limit() {
     check(
-        "at 1h schedule at-the-limit deliver=1d expire=3683d+1h
-         at 1h schedule beyond deliver=1d expire=3683d+1h+1ms",
+        "at 1h schedule at-the-limit deliver=1d expire=3683d+65m
+         at 1h schedule beyond deliver=1d expire=3683d+65m+1ms",
         &expect![[r#"
-            at 1h schedule at-the-limit deliver=1d expire=3683d+1h       → APPLIED SCHEDULED g0 v1
-            at 1h schedule beyond deliver=1d expire=3683d+1h+1ms         → REJECTED INVALID_DELIVERY_WINDOW (LifetimeTooLong)
+            at 1h schedule at-the-limit deliver=1d expire=3683d+65m      → APPLIED SCHEDULED g0 v1
+            at 1h schedule beyond deliver=1d expire=3683d+65m+1ms        → REJECTED INVALID_DELIVERY_WINDOW (LifetimeTooLong)
         "#]],
     );
 }

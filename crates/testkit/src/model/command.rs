@@ -220,13 +220,14 @@ impl Model {
         self.lanes.entry(lane.clone()).or_insert(new);
     }
 
-    /// T1, T2, T3, and v2 §4: the deadline is not closed.
+    /// T1, T2, T3 (the latter two as ADR 0011 has them), and v2 §4: the deadline is not closed.
     fn check_window(&self, bp_ms: i64, (deliver_ms, expire_ms): (i64, i64), delay_ms_max: i64) -> Result<(), Stop> {
         let limits = &self.limits;
+        let ahead_ms = i128::from(bp_ms) + i128::from(limits.uuid_future_skew_ms_max);
         let fits = i128::from(expire_ms)
             >= i128::from(deliver_ms.max(bp_ms)) + i128::from(limits.delivery_window_ms_min)
-            && i128::from(deliver_ms) <= i128::from(bp_ms) + i128::from(limits.delay_ms_max.min(delay_ms_max))
-            && i128::from(expire_ms) <= i128::from(bp_ms) + i128::from(limits.lifetime_ms_max)
+            && i128::from(deliver_ms) <= ahead_ms + i128::from(limits.delay_ms_max.min(delay_ms_max))
+            && i128::from(expire_ms) <= ahead_ms + i128::from(limits.lifetime_ms_max)
             && expire_ms > self.closed_ms;
         if fits { Ok(()) } else { Err(rejected(Code::InvalidDeliveryWindow)) }
     }

@@ -275,17 +275,18 @@ impl Workload {
     fn window(&self, choices: &mut Choices<'_>) -> (i64, i64) {
         let limits = self.model.limits();
         let (now_ms, window_ms) = (self.log.now_ms(), limits.delivery_window_ms_min);
+        let ahead_ms = now_ms + limits.uuid_future_skew_ms_max;
         let deliver_ms = match choices.below(40) {
             0..30 => now_ms + i64::from(choices.number() % 300),
             30..34 => now_ms - choices.of([1, 100]),
-            34..36 => now_ms + limits.delay_ms_max + choices.of([0, 1]),
+            34..36 => ahead_ms + limits.delay_ms_max + choices.of([0, 1]),
             _ => now_ms + i64::from(choices.number() % 20_000),
         };
         let expire_ms = match choices.below(40) {
             0..10 => deliver_ms.max(now_ms) + window_ms + i64::from(choices.number() % 500),
             10..34 => deliver_ms.max(now_ms) + window_ms + i64::from(choices.number() % 15_000),
             34..36 => deliver_ms.max(now_ms) + window_ms + choices.of([0, -1]),
-            36..38 => now_ms + limits.lifetime_ms_max + choices.of([0, 1]),
+            36..38 => ahead_ms + limits.lifetime_ms_max + choices.of([0, 1]),
             _ => self.model.closed_ms() + choices.of([0, 1]),
         };
         (deliver_ms.max(0), expire_ms.max(0))
