@@ -165,17 +165,19 @@ pub(crate) async fn put(
     dry_run: bool,
 ) -> Result<(Destination, bool), Problem> {
     check_name(name)?;
-    let target = resolve(gateway, &spec, dry_run).await?;
-    let checks = checks(&target);
-    // What is shown and compared is the request with what it left open settled.
-    let spec = settled(spec, &target);
+    // Everything is checked before anything is made.
+    let planned = resolve(gateway, &spec, true).await?;
     let existing = gateway.destinations.get(name);
     let next_version = existing.as_ref().map_or(1, |cached| newest(&cached.record).version + 1);
-    let version = new_version(gateway, name, &spec, &target, next_version)?;
+    let version = new_version(gateway, name, &settled(spec.clone(), &planned), &planned, next_version)?;
     if dry_run {
         let record = DestinationRecord { name: name.to_owned(), versions: vec![version], paused: false };
-        return Ok((view(&record, checks), true));
+        return Ok((view(&record, checks(&planned)), true));
     }
+    let target = resolve(gateway, &spec, false).await?;
+    let checks = checks(&target);
+    // What is shown and compared is the request with what it left open settled.
+    let version = new_version(gateway, name, &settled(spec, &target), &target, next_version)?;
     let (record, created) = record_version(gateway, name, version).await?;
     let record = activate(gateway, record).await?;
     gateway.destinations.put(record.clone());

@@ -1,4 +1,5 @@
-//! Prometheus metrics. Labels are few and bounded: shard, lane state, method, status class, destination.
+//! Prometheus metrics, each explained in `docs/metrics.md`. Labels are few and bounded: shard, destination, partition, kind of event,
+//! class of status.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -164,7 +165,9 @@ impl Reading {
         counter(encoder, "owner_log_bytes", "Bytes of owner records appended to shard logs", self.owner_log_bytes)?;
         counter(encoder, "command_log_bytes", "Bytes of commands appended to shard logs", self.command_log_bytes)?;
         let by_shard = |pick: fn(&ShardStatus) -> u64| {
-            self.shards.iter().map(move |(partition, status)| ([("shard", partition.to_string())], pick(status)))
+            self.shards
+                .iter()
+                .map(move |(partition, status)| ([("shard", partition.to_string())], as_float(pick(status))))
         };
         gauges(
             encoder,
@@ -205,7 +208,7 @@ impl Reading {
                 ("partition", lane.partition.to_string()),
             ]
         };
-        let by_lane = |pick: fn(&Lane) -> u64| self.lanes.iter().map(move |lane| (labels(lane), pick(lane)));
+        let by_lane = |pick: fn(&Lane) -> u64| self.lanes.iter().map(move |lane| (labels(lane), as_float(pick(lane))));
         gauges(
             encoder,
             "lane_ready",
@@ -239,9 +242,9 @@ impl Reading {
         gauges(encoder, "lane_in_flight", "Messages of the lane claimed or sent", by_lane(|lane| lane.in_flight))?;
         gauges(
             encoder,
-            "lane_due_age_milliseconds",
+            "lane_due_age_seconds",
             "How long the lane's first message is overdue",
-            by_lane(|lane| lane.due_age_ms.unsigned_abs()),
+            self.lanes.iter().map(|lane| (labels(lane), as_float(lane.due_age_ms.unsigned_abs()) / 1e3)),
         )
     }
 
@@ -321,11 +324,11 @@ fn gauges<const N: usize>(
     encoder: &mut DescriptorEncoder<'_>,
     name: &str,
     help: &str,
-    values: impl Iterator<Item = ([(&'static str, String); N], u64)>,
+    values: impl Iterator<Item = ([(&'static str, String); N], f64)>,
 ) -> Encoded {
     let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
     for (labels, value) in values {
-        ConstGauge::new(as_float(value)).encode(family.encode_family(&labels)?)?;
+        ConstGauge::new(value).encode(family.encode_family(&labels)?)?;
     }
     Ok(())
 }

@@ -50,3 +50,19 @@ pub fn document_text() -> String {
     text.push('\n');
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// With `UPDATE_DOCS=1` in the environment the copy is written anew.
+    #[test]
+    fn the_committed_document_is_the_one_that_is_served() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi.json");
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            std::fs::write(path, document_text()).expect("docs/openapi.json can be written");
+        }
+        let committed = std::fs::read_to_string(path).expect("docs/openapi.json can be read");
+        assert!(committed == document_text(), "docs/openapi.json is old: run this test with UPDATE_DOCS=1");
+    }
+}

@@ -6,7 +6,7 @@ use client::prepare::PrepareError;
 use control::cas::{Record as _, RecordError};
 use control::destination::DestinationRecord;
 use hyper::StatusCode;
-use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
+use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use ports::log::AppendError;
 use protocol::code::StableCode;
 use shard::store::StoreError;
@@ -53,6 +53,8 @@ pub(crate) fn finish(mut response: Response, request_id: String) -> Response {
         problem.request_id.clone_from(&request_id);
         *response.status_mut() = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let headers = response.headers_mut();
+        // It was of the body that stood here before.
+        headers.remove(CONTENT_LENGTH);
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         if matches!(problem.status, 429 | 503) || problem.retryable {
             headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
