@@ -15,6 +15,7 @@ pub mod lifecycle;
 pub mod metrics;
 mod outbox;
 mod pump;
+mod quota;
 pub mod report;
 pub mod sessions;
 pub mod task;

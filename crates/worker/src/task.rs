@@ -34,6 +34,7 @@ use crate::lifecycle::ShardLifecycle;
 use crate::metrics::{Metrics, until_certainly};
 use crate::outbox::{AppendId, OwnerRun};
 use crate::pump::{Action, Pump};
+use crate::quota::{QuotaWarning, QuotaWatch};
 use crate::sessions::{Destinations, LaneEvent, Sessions};
 use crate::verdicts::VerdictRing;
 
@@ -316,6 +317,7 @@ impl<S: Store + 'static> ShardTask<S> {
             read,
             release_at: self.env.monotonic(),
             drain_until: None,
+            quota: QuotaWatch::default(),
         };
         loop {
             if session.remaining() < LEASE_MARGIN {
@@ -369,6 +371,7 @@ impl<S: Store + 'static> ShardTask<S> {
         }
         if monotonic >= active.release_at {
             self.release_behind(active).map_err(store_end)?;
+            self.warn_of_quotas(active);
             active.release_at = monotonic + self.parts.config.release_interval;
         }
         let pause = if advance.has_more { Duration::ZERO } else { self.pause(active, now, monotonic) };
@@ -458,6 +461,15 @@ impl<S: Store + 'static> ShardTask<S> {
         Ok(())
     }
 
+    fn warn_of_quotas(&self, active: &mut Active<S>) {
+        let shard = active.pump.shard();
+        let (Some(progress), Some(constitution)) = (shard.progress(), shard.constitution()) else { return };
+        for QuotaWarning { limit_name, used, limit } in active.quota.look(progress, constitution.limits()) {
+            let shard = self.shard_name();
+            tracing::warn!(shard, limit_name, used, limit, "the shard fills up; at the limit new messages are refused");
+        }
+    }
+
     fn finish_drain(&self, pump: &Pump<S>) {
         let left = pump.load().messages;
         if left > 0 {
@@ -527,6 +539,7 @@ struct Active<S: Store> {
     read: BoxFuture<'static, Result<Vec<SourceRecord>, ReadError>>,
     release_at: Duration,
     drain_until: Option<Duration>,
+    quota: QuotaWatch,
 }
 
 fn answer<S: Store>(pump: &Pump<S>, request: ShardRequest) {
