@@ -45,6 +45,7 @@ note() {
 ensure_packages() {
   local missing=()
   command -v cc >/dev/null || missing+=(gcc)
+  command -v make >/dev/null || missing+=(make)
   command -v curl >/dev/null || missing+=(curl)
   command -v python3 >/dev/null || missing+=(python3)
   # bindgen loads libclang, and clang compiles RocksDB in about half the time of g++ 12.
