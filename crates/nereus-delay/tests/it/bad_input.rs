@@ -193,7 +193,7 @@ fn unknown_destinations_reserved_headers_and_unknown_fields_are_named() {
         )
         .await
         .expect(400);
-        for id in [json!(""), json!("ndm1_x"), json!(1), json!(null), json!({})] {
+        for id in [json!(""), json!("ndm1_x"), json!(1), json!([]), json!({})] {
             let message = json!({"destination": DESTINATION, "delay": "1h", "value": "x", "id": id});
             let refused = world.http.post("/v1/messages", &message).await;
             assert_eq!(refused.status, 400, "{id}: {}", refused.body);
