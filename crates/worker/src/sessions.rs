@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
+use futures_util::stream::BoxStream;
 use ports::destination::{AttemptOutcome, AttemptRef, Destination, LaneError, LaneSession, LaneTarget};
 use ports::env::{Env, Task};
 use protocol::code::StableCode;
@@ -124,11 +125,16 @@ impl Sessions {
             self.env.spawn("refuse send", Box::pin(task)).detach();
             return;
         };
+        // Handed over here and not in the task: by the time that runs, the lease may be lost, and later admissions overtake.
+        let waiting = attempts.iter().map(attempt_ref).collect();
+        let answers = open.session.send(attempts);
+        let overdue_at = Instant::now() + self.send_deadline;
         let session = open.session.clone();
-        let deadline = self.send_deadline;
-        self.env
-            .spawn("send", Box::pin(async move { send(session, lane_no, attempts, deadline, &events).await }))
-            .detach();
+        let task = async move {
+            follow(answers, waiting, lane_no, overdue_at, &events).await;
+            drop(session);
+        };
+        self.env.spawn("send", Box::pin(task)).detach();
     }
 
     /// Tells every session that older evidence may go.
@@ -172,16 +178,14 @@ async fn open_and_recover(
     Ok((session, resolved))
 }
 
-async fn send(
-    session: Arc<dyn LaneSession>,
+/// Reports what becomes of attempts that were handed over.
+async fn follow(
+    mut stream: BoxStream<'static, Vec<(AttemptRef, AttemptOutcome)>>,
+    mut waiting: BTreeSet<AttemptRef>,
     lane_no: LaneNo,
-    attempts: Vec<AdmittedAttempt>,
-    deadline: Duration,
+    overdue_at: Instant,
     events: &mpsc::Sender<LaneEvent>,
 ) {
-    let mut waiting: BTreeSet<AttemptRef> = attempts.iter().map(attempt_ref).collect();
-    let overdue_at = Instant::now() + deadline;
-    let mut stream = session.send(attempts);
     let mut is_overdue = false;
     while !waiting.is_empty() {
         tokio::select! {

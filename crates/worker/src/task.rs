@@ -119,13 +119,9 @@ impl<S: Store + 'static> ShardTask<S> {
     async fn run(mut self) {
         while !*self.stop.borrow() {
             self.become_(ShardLifecycle::Acquiring, "waiting for the lease");
-            let end = self.own().await;
-            self.set_reader(None);
-            match end {
+            match self.own().await {
                 End::Drained | End::Stopped => break,
-                End::Fenced(reason) => {
-                    tracing::warn!(shard = %self.shard_name(), reason, "shard is fenced");
-                    self.become_(ShardLifecycle::Fenced, &reason);
+                End::Fenced(_) => {
                     let pause = self.parts.config.reacquire_pause;
                     tokio::select! {
                         biased;
@@ -133,9 +129,7 @@ impl<S: Store + 'static> ShardTask<S> {
                         () = tokio::time::sleep_until(Instant::now() + pause) => {}
                     }
                 }
-                End::Failed(reason) => {
-                    tracing::error!(shard = %self.shard_name(), reason, "shard has failed and needs an operator");
-                    self.become_(ShardLifecycle::Failed, &reason);
+                End::Failed(_) => {
                     stopped(&mut self.stop).await;
                     return;
                 }
@@ -150,7 +144,27 @@ impl<S: Store + 'static> ShardTask<S> {
     /// One ownership, from the lease to its end.
     async fn own(&mut self) -> End {
         match self.try_own().await {
-            Ok(end) | Err(end) => end,
+            Ok(end) => end,
+            Err(end) => {
+                self.close(&end);
+                end
+            }
+        }
+    }
+
+    /// Nothing is answered from here on, and everybody can see why.
+    fn close(&self, end: &End) {
+        self.set_reader(None);
+        match end {
+            End::Drained | End::Stopped => {}
+            End::Fenced(reason) => {
+                tracing::warn!(shard = %self.shard_name(), reason, "shard is fenced");
+                self.become_(ShardLifecycle::Fenced, reason);
+            }
+            End::Failed(reason) => {
+                tracing::error!(shard = %self.shard_name(), reason, "shard has failed and needs an operator");
+                self.become_(ShardLifecycle::Failed, reason);
+            }
         }
     }
 
@@ -188,10 +202,12 @@ impl<S: Store + 'static> ShardTask<S> {
         let pump = Pump::new(self.parts.config.clone(), run, shard, self.env.monotonic()).map_err(store_end)?;
         self.shared.status.send_modify(|status| status.owner_epoch = epoch);
         self.become_(ShardLifecycle::ActiveForCommands, "");
-        let end = self.pump(pump, &*session, &mut session_lost).await;
+        let end = self.pump(pump, &*session, &mut session_lost).await.unwrap_or_else(|end| end);
+        // Doubt closes first: the metadata store may take its time to answer.
+        self.close(&end);
         let lease = shard_control::lease_key(self.parts.identity.shard);
         self.release(&lease, epoch).await;
-        end
+        Ok(end)
     }
 
     /// Waits for the lease, takes the next epoch and the lease under a session of our own.

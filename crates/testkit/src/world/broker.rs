@@ -125,6 +125,19 @@ pub struct Delivered {
     pub record: OutgoingRecord,
 }
 
+/// An attempt that reached a partition, whatever became of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// When, in true time.
+    pub at_us: i64,
+    /// Where.
+    pub place: Place,
+    /// Which.
+    pub attempt: AttemptRef,
+    /// The epoch that admitted it.
+    pub owner_epoch: u64,
+}
+
 type AttemptKey = (ShardId, AttemptRef);
 
 struct State {
@@ -138,8 +151,9 @@ struct State {
     fences: BTreeMap<ShardId, u64>,
     /// The owner said that no attempt admitted before this is open any more.
     forgotten: BTreeMap<ShardId, Bytes>,
-    /// Every attempt that ever reached a partition.
-    seen: BTreeSet<(AttemptKey, u64)>,
+    received: Vec<Received>,
+    /// No attempt is sent twice, by whomever.
+    seen: BTreeSet<AttemptKey>,
     random: Rng,
 }
 
@@ -165,6 +179,7 @@ impl Broker {
             absent: BTreeSet::new(),
             fences: BTreeMap::new(),
             forgotten: BTreeMap::new(),
+            received: Vec::new(),
             seen: BTreeSet::new(),
             random: shared.stream("broker"),
         };
@@ -214,6 +229,16 @@ impl Broker {
         self.lock().delivered.iter().filter(|delivered| delivered.attempt.message == message).cloned().collect()
     }
 
+    /// Every attempt that reached a partition, in their order.
+    pub fn received(&self) -> Vec<Received> {
+        self.lock().received.clone()
+    }
+
+    /// When attempts of one message reached a partition.
+    pub fn received_of(&self, message: MessageUuid) -> Vec<Received> {
+        self.lock().received.iter().filter(|received| received.attempt.message == message).copied().collect()
+    }
+
     /// What becomes of attempts that reached a partition, in their order.
     fn receive(&self, place: Place, attempts: &[AdmittedAttempt]) -> Reply {
         let behavior = self.behavior(place);
@@ -242,7 +267,9 @@ impl Broker {
         let refused =
             |disposition, code| AttemptOutcome::not_published(key.1, disposition, AbsenceKind::RefusedByBroker, code);
         let mut state = self.lock();
-        assert!(state.seen.insert((key, attempt.owner_epoch())), "attempt {} was sent twice", Named(key.1));
+        assert!(state.seen.insert(key), "attempt {} was sent twice", Named(key.1));
+        let (at_us, owner_epoch) = (self.shared.time.now_us(), attempt.owner_epoch());
+        state.received.push(Received { at_us, place, attempt: key.1, owner_epoch });
         let is_fenced = state.fences.get(&key.0).is_some_and(|fence| attempt.owner_epoch() < *fence);
         if is_fenced || state.absent.contains(&key) {
             return Some(refused(Disposition::LaneUnavailable, StableCode::CapabilityUnavailable));

@@ -36,7 +36,14 @@ struct Tasks {
     /// Tasks that were woken while their process stood still.
     held: BTreeMap<ProcessId, BTreeSet<TaskId>>,
     steps: BTreeMap<ProcessId, u64>,
-    killed_at_step: BTreeMap<ProcessId, u64>,
+    stops: BTreeMap<ProcessId, (u64, Stop)>,
+}
+
+/// How a process comes to a halt.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Stop {
+    Killed,
+    Paused,
 }
 
 /// The executor of a world.
@@ -116,9 +123,9 @@ impl Executor {
         }
     }
 
-    /// The process is killed instead of taking this step, counted from its first.
-    pub(crate) fn kill_at_step(&self, process: ProcessId, step: u64) {
-        self.tasks.borrow_mut().killed_at_step.insert(process, step);
+    /// The process is stopped instead of taking this step, counted from its first.
+    pub(crate) fn stop_at_step(&self, process: ProcessId, step: u64, stop: Stop) {
+        self.tasks.borrow_mut().stops.insert(process, (step, stop));
     }
 
     /// Steps the process has taken.
@@ -227,13 +234,18 @@ impl Executor {
             tasks.held.entry(process).or_default().insert(task);
             return None;
         }
-        let steps = tasks.steps.entry(process).or_default();
-        *steps += 1;
-        let steps = *steps;
-        if tasks.killed_at_step.get(&process) == Some(&steps) {
+        let steps = *tasks.steps.entry(process).and_modify(|steps| *steps += 1).or_insert(1);
+        let stop = tasks.stops.get(&process).filter(|(step, _)| *step == steps).map(|(_, stop)| *stop);
+        if let Some(stop) = stop {
+            self.shared.event(format_args!("process {} {stop:?} at step {steps}", process.0));
+            if matches!(stop, Stop::Paused) {
+                tasks.held.entry(process).or_default().insert(task);
+            }
             drop(tasks);
-            self.shared.event(format_args!("process {} killed at step {steps}", process.0));
-            self.kill(process);
+            match stop {
+                Stop::Killed => self.kill(process),
+                Stop::Paused => self.pause(process),
+            }
             return None;
         }
         let entry = tasks.entries.get_mut(&task)?;

@@ -10,7 +10,7 @@ use futures_util::future::LocalBoxFuture;
 use ports::env::{Env, Task};
 use tokio::time::Instant;
 
-use super::executor::Executor;
+use super::executor::{Executor, Stop};
 use super::shared::ProcessId;
 
 /// How often an idle process looks at its clock, as a server does.
@@ -79,7 +79,12 @@ impl Process {
 
     /// Kills the process instead of letting it take this step, counted from its first.
     pub fn kill_at_step(&self, step: u64) {
-        self.executor.kill_at_step(self.id, step);
+        self.executor.stop_at_step(self.id, step, Stop::Killed);
+    }
+
+    /// Pauses the process instead of letting it take this step, counted from its first.
+    pub fn pause_at_step(&self, step: u64) {
+        self.executor.stop_at_step(self.id, step, Stop::Paused);
     }
 
     /// Steps it has taken.

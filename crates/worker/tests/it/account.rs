@@ -5,11 +5,13 @@
 
 use std::collections::BTreeMap;
 
+use ports::destination::AttemptRef;
 use protocol::code::StableCode;
 use protocol::command::CommandBody;
 use protocol::mutation_v2::PublishedEvidence;
 use protocol::record::{self, LogRecord};
 use shard::commit::Shard;
+use shard::effect::Effect;
 use shard::machine::verdict::RecordResult;
 use shard::memory::MemoryStore;
 use shard::query::{self, MessageView};
@@ -41,6 +43,15 @@ pub(crate) struct Told {
     shard: Shard<MemoryStore>,
     /// When each accepted generation was to be delivered.
     deliver_at_ms: BTreeMap<(MessageUuid, u32), i64>,
+    admissions: BTreeMap<AttemptRef, Admission>,
+}
+
+/// What the log says of an attempt's admission.
+#[derive(Clone, Copy, Debug)]
+struct Admission {
+    epoch: u64,
+    /// When its record was in the log.
+    at_ms: i64,
 }
 
 impl Told {
@@ -48,8 +59,23 @@ impl Told {
         let identity = cell.shards[shard].identity;
         let mut told = Shard::open(MemoryStore::new(), identity).expect("an empty store opens");
         let mut deliver_at_ms = BTreeMap::new();
-        for run in cell.archive(shard).chunks(4_096) {
+        let mut admissions = BTreeMap::new();
+        let archive = cell.archive(shard);
+        let mut epoch = 0;
+        for run in archive.chunks(4_096) {
             let committed = told.commit(run).expect("the log can be applied");
+            for effect in committed.effects() {
+                match effect {
+                    Effect::OwnerChanged { epoch: taken, .. } => epoch = *taken,
+                    Effect::Admitted { message, generation, attempt, admission, .. } => {
+                        let attempt = AttemptRef { message: *message, generation: *generation, attempt: *attempt };
+                        let at_ms = archive[offset_of(admission)].position.broker_time_ms();
+                        let earlier = admissions.insert(attempt, Admission { epoch, at_ms });
+                        assert!(earlier.is_none(), "{attempt:?} is admitted twice");
+                    }
+                    _ => {}
+                }
+            }
             for (record, applied) in run.iter().zip(committed.results()) {
                 let RecordResult::Command { verdict, .. } = &applied.result else { continue };
                 if !matches!(verdict.code, StableCode::Scheduled | StableCode::Superseded) {
@@ -65,7 +91,7 @@ impl Told {
                 deliver_at_ms.insert((command.message_id.uuid, generation), at_ms);
             }
         }
-        Told { shard: told, deliver_at_ms }
+        Told { shard: told, deliver_at_ms, admissions }
     }
 
     pub(crate) fn digest(&self) -> [u8; 32] {
@@ -100,7 +126,7 @@ pub(crate) fn settle(cell: &Cell) -> Account {
         for message in told.messages() {
             let delivered = delivered.remove(&message).unwrap_or_default();
             let view = told.message(message);
-            check_times(&told, &delivered);
+            check_admissions(&told, &delivered);
             if let Err(reason) = account.add(&view, &delivered) {
                 panic!("{message} {reason}: {view:?} {delivered:?}\n{}", cell.world.events_tail());
             }
@@ -112,14 +138,28 @@ pub(crate) fn settle(cell: &Cell) -> Account {
     account
 }
 
-fn check_times(told: &Told, delivered: &[Delivered]) {
+/// Nothing is delivered early, and nothing before the log has admitted it in the name of the one who sends it.
+fn check_admissions(told: &Told, delivered: &[Delivered]) {
     for one in delivered {
         let attempt = one.attempt;
         let deliver_at_ms = told.deliver_at_ms[&(attempt.message, attempt.generation)];
         assert_eq!(one.deliver_at_ms, deliver_at_ms, "{attempt:?} was sent for another time");
         let early_us = deliver_at_ms * 1_000 - one.at_us;
         assert!(early_us <= 0, "{attempt:?} was delivered {early_us} us early");
+        let admission = told.admissions.get(&attempt);
+        let admission = admission.unwrap_or_else(|| panic!("{attempt:?} was delivered and never admitted"));
+        assert_eq!(
+            one.owner_epoch, admission.epoch,
+            "{attempt:?} was sent by another owner than the one who admitted it"
+        );
+        assert!(admission.at_ms * 1_000 <= one.at_us, "{attempt:?} was sent before it was admitted");
     }
+}
+
+/// The offset in an order token of this world's logs: the last eight bytes.
+fn offset_of(order_token: &[u8]) -> usize {
+    let offset = order_token.last_chunk().map(|offset| u64::from_be_bytes(*offset));
+    offset.and_then(|offset| usize::try_from(offset).ok()).expect("the order token of an embedded position")
 }
 
 impl Account {

@@ -31,7 +31,7 @@ use testkit::world::broker::{Behavior, Broker, Place};
 use testkit::world::disk::WorldDisk;
 use testkit::world::log::LogServer;
 use testkit::world::metadata::{MetadataServer, SessionTimes};
-use testkit::world::{Process, World, WorldOptions};
+use testkit::world::{Paces, Process, World, WorldOptions};
 use tokio::sync::watch;
 use worker::budget::SharedBudget;
 use worker::config::WorkerConfig;
@@ -179,6 +179,11 @@ impl Cell {
             config,
             world,
         }
+    }
+
+    /// The genesis of a shard.
+    pub(crate) fn genesis_frame(&self, shard: usize) -> Bytes {
+        self.shards[shard].genesis_frame.clone()
     }
 
     /// Where a destination's messages go.
@@ -389,4 +394,9 @@ impl Worker {
         let view = self.handles[shard].read(|read| query::message(read, message)).expect("the store answers");
         view.expect("the message is known")
     }
+}
+
+/// A partition that takes this long to answer.
+pub(crate) fn slow(there_ms: u64, back_ms: u64) -> Behavior {
+    Behavior { paces: Paces::fixed(there_ms, back_ms), ..Behavior::default() }
 }
