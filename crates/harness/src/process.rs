@@ -213,7 +213,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    fn of(id: u32) -> anyhow::Result<Usage> {
+    pub(crate) fn of(id: u32) -> anyhow::Result<Usage> {
         let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).context("the process is gone")?;
         // The name in parentheses may hold anything; the numbers begin behind it, with field 3.
         let fields: Vec<&str> = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace().collect();

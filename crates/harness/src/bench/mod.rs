@@ -1,1 +1,316 @@
-//! Benchmarks.
+//! The benchmark: a release server with default settings, scheduled to over HTTP and consumed from over HTTP, with few, many and
+//! very many other messages pending, and RocksDB alone beside it in the same run.
+//!
+//! [`scale`] says how much, [`stage`] runs one load with its consumer, [`restart`] measures starts and memory, [`raw`] is RocksDB
+//! alone, [`document`] is what people read. A figure that a name does not qualify is measured with the most messages pending.
+
+mod bodies;
+mod connection;
+mod consume;
+mod document;
+pub mod figure;
+mod load;
+mod raw;
+mod reading;
+mod restart;
+mod sample;
+mod scale;
+mod stage;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use client::api::destination::{Destination, DestinationSpec, EmbeddedSpec};
+use hyper::Method;
+use tokio::time::Instant;
+
+use self::bodies::{BATCH_LENGTH, Bodies};
+use self::figure::Figures;
+use self::raw::{Part, Raw, Shape};
+use self::reading::Reading;
+use self::sample::{Percentiles, count};
+use self::scale::{Level, Scale};
+use self::stage::{BATCH_CONNECTIONS, Costs, SINGLE_CONNECTIONS, Stage};
+use crate::console::{grouped, say};
+use crate::process::{ServerOptions, ServerProcess};
+use crate::run_folder::RunFolder;
+
+/// The destination of every message.
+const DESTINATION: &str = "bench";
+const TOPIC: &str = "bench.due";
+const PARTITIONS: u32 = 4;
+/// The default, written down so that the benchmark knows when the cache is full.
+const CACHE_BYTES: u64 = 256 << 20;
+const CONFIG: &str = "\
+[storage]
+cache_bytes_max = \"256MiB\"
+";
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The server's program.
+    pub binary: PathBuf,
+    /// The same figures at a smaller scale.
+    pub is_quick: bool,
+    /// Keep the run's folder.
+    pub keep: bool,
+    /// Where the run's folder is made; where temporary files go, if not given.
+    pub parent: Option<PathBuf>,
+}
+
+/// What a run came to.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// Every figure.
+    pub figures: Figures,
+    /// The machine it ran on.
+    pub machine: String,
+    /// How long all of it took.
+    pub took: Duration,
+    /// Whether it was at the smaller scale.
+    pub is_quick: bool,
+    /// The run's folder, where it was kept.
+    pub folder: Option<PathBuf>,
+}
+
+impl Report {
+    /// The tables, for a terminal.
+    pub fn text(&self) -> String {
+        document::text(&self.figures)
+    }
+
+    /// The page of a document with the tables of this run in place of those it has.
+    ///
+    /// # Errors
+    /// When the page has no place for them.
+    pub fn page(&self, page: &str) -> anyhow::Result<String> {
+        document::page(page, self)
+    }
+}
+
+/// Measures everything.
+///
+/// # Errors
+/// When a stage could not be carried out, or a message arrived early; the folder is kept then.
+pub async fn run(options: &Options) -> anyhow::Result<Report> {
+    let began = Instant::now();
+    let scale = if options.is_quick { Scale::quick() } else { Scale::full() };
+    let folder = RunFolder::new(options.parent.as_deref(), "bench")?;
+    let mut server = ServerOptions::new(&options.binary, folder.path().join("server"));
+    server.config = CONFIG.to_owned();
+    let mut run = Run { figures: Figures::new(scale.text()), scale, options: server, schedule_rate: 0.0 };
+    if let Err(error) = run.measure(folder.path()).await {
+        let kept = folder.keep();
+        return Err(error.context(format!("the run broke off; its folder is {}", kept.display())));
+    }
+    let folder = options.keep.then(|| folder.keep());
+    Ok(Report {
+        figures: run.figures,
+        machine: document::machine(),
+        took: began.elapsed(),
+        is_quick: options.is_quick,
+        folder,
+    })
+}
+
+struct Run {
+    scale: Scale,
+    options: ServerOptions,
+    figures: Figures,
+    /// Messages scheduled a second when nothing is delivered, as far as it is known.
+    schedule_rate: f64,
+}
+
+/// What one level says of RocksDB's keys.
+struct Written {
+    batch_length: f64,
+    message_bytes: f64,
+}
+
+impl Run {
+    async fn measure(&mut self, folder: &Path) -> anyhow::Result<()> {
+        let mut server = ServerProcess::start_ready(&self.options).await?;
+        create_destination(&server).await?;
+        let (mut scheduled, mut lived) = (None, None);
+        let mut pending = 0;
+        for level in self.scale.levels {
+            let more = level.pending - pending;
+            pending = level.pending;
+            say(&format!("{} messages pending", grouped(pending)));
+            let name = format!("fill, {}", level.label);
+            let (before, after) = stage::fill(&server, &name, more).await?;
+            scheduled = Some(self.filled(&before, &after, more)?);
+
+            let took;
+            (server, took) = restart::restart(server, &self.options).await?;
+            say(&format!("  restart, {}: first delivery after {} ms", level.label, took.as_millis()));
+            self.add("restart_to_first_delivery_ms", level, took.as_secs_f64() * 1e3, "ms");
+            lived = Some(self.rates(&server, level).await?);
+            self.burst(&server, level).await?;
+            if level.label != self.scale.levels[0].label {
+                let name = format!("resident_memory_{}", level.label);
+                self.figures.add(name, restart::resident_mib(&server).await?, "MiB");
+            }
+        }
+        self.singles(&server).await?;
+        server.stop().await?;
+        self.raw(&folder.join("raw"), scheduled.zip(lived))?;
+        self.compare();
+        Ok(())
+    }
+
+    /// Adds a figure of a level: the most pending under the bare name, the others with theirs.
+    fn add(&mut self, name: &str, level: Level, value: f64, unit: &'static str) {
+        self.figures.add(self.name(name, level), value, unit);
+    }
+
+    fn name(&self, name: &str, level: Level) -> String {
+        let [.., most] = self.scale.levels;
+        if level == most { name.to_owned() } else { format!("{name}_{}", level.label) }
+    }
+
+    fn add_percentiles(&mut self, name: &str, suffix: &str, level: Level, values: Percentiles) {
+        let Percentiles { p50, p99, p999, max } = values;
+        for (kind, value) in [("p50", p50), ("p99", p99), ("p999", p999), ("max", max)] {
+            self.add(&format!("{name}_{kind}_ms_{suffix}"), level, value, "ms");
+        }
+    }
+
+    /// What scheduling alone came to. The last level's is the longest and stands in the end.
+    fn filled(&mut self, before: &Reading, after: &Reading, messages: u64) -> anyhow::Result<Written> {
+        let span = after.at - before.at;
+        self.schedule_rate = count(messages) / span.as_secs_f64();
+        let costs = Costs::of(before, after, messages)?;
+        Ok(Written { batch_length: 1.0 / costs.commits.max(f64::MIN_POSITIVE), message_bytes: costs.store_bytes })
+    }
+
+    async fn rates(&mut self, server: &ServerProcess, level: Level) -> anyhow::Result<Written> {
+        let name = format!("full rate, {}", level.label);
+        let span = self.scale.rate_span;
+        let full = stage::saturate(server, &name, Bodies::batches(), BATCH_CONNECTIONS, span).await?;
+        let rate = full.steady_rate(self.scale.warm_up);
+        self.add("schedule_deliver_rate", level, rate, "messages/s");
+        self.add_percentiles("lateness", "full_load", level, full.lateness());
+        let costs = Costs::of(&full.before, &full.after, full.delivered)?;
+        self.add("log_bytes_per_message", level, costs.log_bytes, "bytes");
+        self.add("store_writes_per_message", level, costs.store_keys + costs.log_keys, "keys");
+        self.add("cpu_us_per_message", level, costs.cpu_us, "us");
+        self.add("generator_cpu_us_per_message", level, costs.generator_cpu_us, "us");
+        self.add("messages_per_commit", level, 1.0 / costs.commits.max(f64::MIN_POSITIVE), "messages");
+
+        let name = format!("half rate, {}", level.label);
+        let half = stage::paced(server, &name, Bodies::batches(), rate / 2.0, self.scale.half_span).await?;
+        self.half_load(level, &half)?;
+        Ok(Written { batch_length: 1.0 / costs.commits.max(f64::MIN_POSITIVE), message_bytes: costs.store_bytes })
+    }
+
+    fn half_load(&mut self, level: Level, half: &Stage) -> anyhow::Result<()> {
+        self.add("half_load_rate", level, half.steady_rate(self.scale.warm_up), "messages/s");
+        self.add_percentiles("lateness", "half_load", level, half.lateness());
+        self.add_percentiles("append_lateness", "half_load", level, half.append_lateness());
+        let Percentiles { p50, p99, .. } = half.answer_latency();
+        self.add("schedule_answer_p50_ms_half_load", level, p50, "ms");
+        self.add("schedule_answer_p99_ms_half_load", level, p99, "ms");
+        let costs = Costs::of(&half.before, &half.after, half.delivered)?;
+        self.add("cpu_us_per_message_half_load", level, costs.cpu_us, "us");
+        self.add("messages_per_commit_half_load", level, 1.0 / costs.commits.max(f64::MIN_POSITIVE), "messages");
+        Ok(())
+    }
+
+    async fn burst(&mut self, server: &ServerProcess, level: Level) -> anyhow::Result<()> {
+        let name = format!("burst, {}", level.label);
+        let rate_expected = self.schedule_rate.min(10_000.0);
+        let burst = stage::burst(server, &name, self.scale.burst, rate_expected).await?;
+        self.add("burst_drain_rate", level, burst.drain_rate(), "messages/s");
+        self.add_percentiles("lateness", "burst", level, burst.stage.lateness());
+        let rate = burst.stage.schedule_rate(BATCH_LENGTH);
+        self.add("schedule_rate", level, rate, "messages/s");
+        Ok(())
+    }
+
+    async fn singles(&mut self, server: &ServerProcess) -> anyhow::Result<()> {
+        let span = self.scale.singles_span;
+        let singles = stage::saturate(server, "singles", Bodies::singles(), SINGLE_CONNECTIONS, span).await?;
+        let warm_up = self.scale.warm_up.min(span / 4);
+        self.figures.add("schedule_deliver_rate_singles", singles.steady_rate(warm_up), "messages/s");
+        let Percentiles { p50, p99, .. } = singles.answer_latency();
+        self.figures.add("schedule_answer_p50_ms_singles", p50, "ms");
+        self.figures.add("schedule_answer_p99_ms_singles", p99, "ms");
+        let costs = Costs::of(&singles.before, &singles.after, singles.delivered)?;
+        self.figures.add("cpu_us_per_message_singles", costs.cpu_us, "us");
+        Ok(())
+    }
+
+    /// RocksDB alone, with the batches and bytes that the server had with the most pending.
+    fn raw(&mut self, folder: &Path, written: Option<(Written, Written)>) -> anyhow::Result<()> {
+        let (scheduled, lived) = written.context("no level was measured")?;
+        for (part, written) in [(Part::Schedule, scheduled), (Part::Life, lived)] {
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small positive number")]
+            let batch_length = written.batch_length.round().max(1.0) as usize;
+            let shape = Shape {
+                part,
+                shards: usize::try_from(self.options.shards)?,
+                batch_length,
+                message_bytes: written.message_bytes,
+            };
+            let (name, folder) = match part {
+                Part::Schedule => ("raw_rocksdb_schedule", folder.join("schedule")),
+                Part::Life => ("raw_rocksdb_life", folder.join("life")),
+            };
+            say(&format!("RocksDB alone, {} in batches of {batch_length}", name.trim_start_matches("raw_rocksdb_")));
+            let Raw { rate, keys, bytes } = raw::measure(&folder, shape, self.scale.raw_span)?;
+            self.figures.add(format!("{name}_rate"), rate, "messages/s");
+            self.figures.add(format!("{name}_batch"), count(batch_length as u64), "messages");
+            self.figures.add(format!("{name}_keys"), keys, "keys/message");
+            self.figures.add(format!("{name}_bytes"), bytes, "bytes/message");
+        }
+        Ok(())
+    }
+
+    /// What each figure is held against.
+    fn compare(&mut self) {
+        let figures = &mut self.figures;
+        let levels = self.scale.levels;
+        for suffix in ["", "_1k", "_100k"] {
+            let with = |name: &str| format!("{name}{suffix}");
+            figures.compare_figures(&with("schedule_deliver_rate"), "raw_rocksdb_life_rate");
+            figures.compare_figures(&with("schedule_rate"), "raw_rocksdb_schedule_rate");
+            figures.compare_figures(&with("burst_drain_rate"), &with("schedule_deliver_rate"));
+            for (name, text, expected) in [
+                ("lateness_p99_ms_half_load", "expected below 20 ms", 20.0),
+                ("log_bytes_per_message", "expected at most 700", 700.0),
+                ("store_writes_per_message", "budget of 14", 14.0),
+                ("cpu_us_per_message", "budget of 40", 40.0),
+            ] {
+                figures.compare(&with(name), text, Some(expected));
+            }
+            figures.compare_figures(&with("half_load_rate"), &with("schedule_deliver_rate"));
+        }
+        figures.compare_figures("restart_to_first_delivery_ms", "restart_to_first_delivery_ms_1k");
+        figures.compare_figures("restart_to_first_delivery_ms_100k", "restart_to_first_delivery_ms_1k");
+        figures.compare_figures("schedule_deliver_rate_singles", "schedule_deliver_rate");
+        figures.compare_figures("cpu_us_per_message_singles", "cpu_us_per_message");
+
+        let [_, fewer, most] = levels;
+        let memory = |level: Level| format!("resident_memory_{}", level.label);
+        let (low, high) = (figures.value(&memory(fewer)), figures.value(&memory(most)));
+        if let (Some(low), Some(high)) = (low, high) {
+            figures.add("resident_memory_2m_over_100k", high / low, "ratio");
+            figures.compare("resident_memory_2m_over_100k", "expected at most 1.3", Some(1.3));
+        }
+        let (applied, raw) = (figures.value("schedule_rate"), figures.value("raw_rocksdb_schedule_rate"));
+        if let (Some(applied), Some(raw)) = (applied, raw) {
+            figures.add("apply_rate_over_raw_rocksdb", applied / raw, "ratio");
+            figures.compare("apply_rate_over_raw_rocksdb", "schedule_rate / raw_rocksdb_schedule_rate", Some(1.0));
+        }
+    }
+}
+
+async fn create_destination(server: &ServerProcess) -> anyhow::Result<()> {
+    let embedded = EmbeddedSpec { topic: TOPIC.to_owned(), partitions: Some(PARTITIONS) };
+    let spec = DestinationSpec { embedded: Some(embedded), ..DestinationSpec::default() };
+    let call = server.client().call(Method::PUT, &["v1", "destinations", DESTINATION]).json(&spec);
+    call.send::<Destination>().await.context("creating the destination").map(drop)
+}

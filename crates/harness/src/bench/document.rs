@@ -1,0 +1,254 @@
+//! What people read: tables of a run, for the terminal and for the page in the documentation.
+
+use anyhow::Context as _;
+
+use super::Report;
+use super::figure::{Figure, Figures, shown};
+use crate::console::{grouped, table};
+
+const BEGIN: &str = "<!-- dev/bench writes from here -->";
+const END: &str = "<!-- to here -->";
+
+/// What other systems were measured at on the same kind of machine (2 cores, messages of 200 bytes, one run each).
+struct Peer {
+    system: &'static str,
+    /// Whether a message that was answered survives a crash of the machine.
+    is_durable: bool,
+    /// Scheduled a second, at best.
+    schedule: Option<f64>,
+    /// Delivered a second when all are due at once, at best.
+    drain: Option<f64>,
+    /// Late at a steady rate, and that rate.
+    late: &'static str,
+}
+
+const PEERS: [Peer; 7] = [
+    Peer {
+        system: "NATS 2.15.2, synced writes",
+        is_durable: true,
+        schedule: Some(2_200.0),
+        drain: Some(360.0),
+        late: "does not keep up",
+    },
+    Peer {
+        system: "NATS 2.15.2, default sync (2 min)",
+        is_durable: false,
+        schedule: Some(32_000.0),
+        drain: Some(23_000.0),
+        late: "p50 405 ms, p99 632 ms at 10 k/s",
+    },
+    Peer {
+        system: "RocketMQ 5.5.0, SYNC_FLUSH, timer wheel",
+        is_durable: true,
+        schedule: Some(6_300.0),
+        drain: Some(19_000.0),
+        late: "p50 899 ms, p99 1,345 ms at 10 k/s",
+    },
+    Peer {
+        system: "Pulsar 4.2.4, delayed delivery",
+        is_durable: true,
+        schedule: Some(11_000.0),
+        drain: Some(10_000.0),
+        late: "p50 525 ms, p99 1,486 ms at 5 k/s; one in five early, by up to 493 ms",
+    },
+    Peer {
+        system: "Redis 7.0 ZSET, AOF always, pipelines of 100",
+        is_durable: true,
+        schedule: Some(70_000.0),
+        drain: Some(64_000.0),
+        late: "p50 2.5 ms, p99 67 ms at 20 k/s; no verdict, no acknowledgement",
+    },
+    Peer {
+        system: "beanstalkd 1.12, -f0",
+        is_durable: true,
+        schedule: Some(3_000.0),
+        drain: Some(3_000.0),
+        late: "whole seconds",
+    },
+    Peer {
+        system: "raw Kafka 4.4 produce, acks=all, 256 B (no delay)",
+        is_durable: false,
+        schedule: Some(61_000.0),
+        drain: None,
+        late: "",
+    },
+];
+
+/// Every figure, for a terminal.
+pub(crate) fn text(figures: &Figures) -> String {
+    let mut rows = vec![["figure", "value", "unit", "ratio", "to"].map(str::to_owned).to_vec()];
+    rows.extend(figures.items().iter().map(|figure| cells(figure).to_vec()));
+    table(&rows)
+}
+
+fn cells(figure: &Figure) -> [String; 5] {
+    let ratio = figure.ratio.map(shown).unwrap_or_default();
+    let compared_to = figure.compared_to.clone().unwrap_or_default();
+    [figure.name.clone(), shown(figure.value), figure.unit.to_owned(), ratio, compared_to]
+}
+
+/// A page with the tables of a run in place of those it has.
+pub(crate) fn page(page: &str, report: &Report) -> anyhow::Result<String> {
+    let places = page.split_once(BEGIN).and_then(|(head, rest)| Some((head, rest.split_once(END)?.1)));
+    let (head, tail) = places.with_context(|| format!("the page has no lines {BEGIN} and {END}"))?;
+    Ok(format!("{head}{BEGIN}\n\n{}\n{END}{tail}", tables(report)))
+}
+
+fn tables(report: &Report) -> String {
+    let figures = &report.figures;
+    let scale = figures.items().first().map(|figure| figure.scale.clone()).unwrap_or_default();
+    let command = if report.is_quick { "dev/bench --quick" } else { "dev/bench" };
+    let mut text = format!(
+        "Measured by `{command}` on {}, in {} s; scale {scale}.\n\n",
+        report.machine,
+        grouped(report.took.as_secs()),
+    );
+    text.push_str("| other messages pending | 1 k | 100 k | 2 M |\n|---|---|---|---|\n");
+    for (name, unit, label) in [
+        ("schedule_deliver_rate", "/s", "scheduled and delivered, sustained"),
+        ("half_load_rate", "/s", "half of that, for the lateness"),
+        ("lateness_p50_ms_half_load", " ms", "late at half load, p50"),
+        ("lateness_p99_ms_half_load", " ms", "late at half load, p99"),
+        ("lateness_p999_ms_half_load", " ms", "late at half load, p99.9"),
+        ("lateness_max_ms_half_load", " ms", "late at half load, most"),
+        ("lateness_p50_ms_full_load", " ms", "late at the sustained rate, p50"),
+        ("lateness_p99_ms_full_load", " ms", "late at the sustained rate, p99"),
+        ("schedule_answer_p50_ms_half_load", " ms", "answer to a batch at half load, p50"),
+        ("schedule_answer_p99_ms_half_load", " ms", "answer to a batch at half load, p99"),
+        ("schedule_rate", "/s", "scheduled when nothing is due"),
+        ("burst_drain_rate", "/s", "delivered, burst due in one millisecond"),
+        ("lateness_p50_ms_burst", " ms", "late in that burst, p50"),
+        ("lateness_p99_ms_burst", " ms", "late in that burst, p99"),
+        ("lateness_max_ms_burst", " ms", "late in that burst, most"),
+        ("log_bytes_per_message", " B", "log bytes a message"),
+        ("store_writes_per_message", "", "RocksDB writes a message, log and topic included"),
+        ("cpu_us_per_message", " µs", "CPU a message, at the sustained rate"),
+        ("cpu_us_per_message_half_load", " µs", "CPU a message, at half load"),
+        ("restart_to_first_delivery_ms", " ms", "from process start to the first delivery, after kill -9"),
+    ] {
+        let cell = |suffix: &str| {
+            let value = figures.value(&format!("{name}{suffix}"));
+            value.map_or_else(|| "–".to_owned(), |value| format!("{}{unit}", shown(value)))
+        };
+        text.push_str(&format!("| {label} | {} | {} | {} |\n", cell("_1k"), cell("_100k"), cell("")));
+    }
+    let memory = |label: &str| figures.value(&format!("resident_memory_{label}"));
+    let mib = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| format!("{} MiB", shown(value)));
+    text.push_str(&format!(
+        "| resident memory, caches full | – | {} | {} |\n\n",
+        mib(memory("100k")),
+        mib(memory("2m"))
+    ));
+    text.push_str(&beside_rocksdb(figures));
+    text.push_str(&beside_peers(figures));
+    text
+}
+
+fn beside_rocksdb(figures: &Figures) -> String {
+    let value = |name: &str| figures.value(name).map_or_else(|| "–".to_owned(), shown);
+    let ratio = |name: &str| {
+        let figure = figures.items().iter().find(|figure| figure.name == name);
+        figure.and_then(|figure| figure.ratio).map_or_else(|| "–".to_owned(), shown)
+    };
+    let mut text = String::from("| with the most pending | server | RocksDB alone | ratio |\n|---|---|---|---|\n");
+    for (label, ours, raw) in [
+        ("scheduled", "schedule_rate", "raw_rocksdb_schedule"),
+        ("scheduled and delivered", "schedule_deliver_rate", "raw_rocksdb_life"),
+    ] {
+        text.push_str(&format!(
+            "| {label}; {} keys and {} B a message, batches of {} | {}/s | {}/s | {} |\n",
+            value(&format!("{raw}_keys")),
+            value(&format!("{raw}_bytes")),
+            value(&format!("{raw}_batch")),
+            value(ours),
+            value(&format!("{raw}_rate")),
+            ratio(ours),
+        ));
+    }
+    text.push_str(&format!(
+        "\nSingle messages on 64 connections: {}/s scheduled and delivered, answered within {} ms (p50) and {} ms (p99), \
+         {} µs of CPU each.\n\n",
+        value("schedule_deliver_rate_singles"),
+        value("schedule_answer_p50_ms_singles"),
+        value("schedule_answer_p99_ms_singles"),
+        value("cpu_us_per_message_singles"),
+    ));
+    text
+}
+
+fn beside_peers(figures: &Figures) -> String {
+    let ours = |name: &str| figures.value(name).unwrap_or_default();
+    let (schedule, drain) = (ours("schedule_rate"), ours("burst_drain_rate"));
+    let times = |ours: f64, theirs: Option<f64>| match theirs {
+        Some(theirs) => format!("{}/s ({:.1}×)", shown(theirs), ours / theirs),
+        None => "–".to_owned(),
+    };
+    let mut text = String::from(
+        "| system and setting | durable | scheduled at best (ours is so many times it) | burst delivered at best | late at a \
+         steady rate |\n|---|---|---|---|---|\n",
+    );
+    text.push_str(&format!(
+        "| **Nereus Delay, every answer synced, most pending** | yes | {}/s | {}/s | p50 {} ms, p99 {} ms at {}/s |\n",
+        shown(schedule),
+        shown(drain),
+        shown(ours("lateness_p50_ms_half_load")),
+        shown(ours("lateness_p99_ms_half_load")),
+        shown(ours("half_load_rate")),
+    ));
+    for peer in &PEERS {
+        let durable = if peer.is_durable { "yes" } else { "no" };
+        text.push_str(&format!(
+            "| {} | {durable} | {} | {} | {} |\n",
+            peer.system,
+            times(schedule, peer.schedule),
+            times(drain, peer.drain),
+            peer.late,
+        ));
+    }
+    text
+}
+
+/// The machine in a few words.
+pub(crate) fn machine() -> String {
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = text.lines().find(|line| line.starts_with("model name")).and_then(|line| line.split_once(':'));
+    let model = model.map_or("an unknown processor", |(_, model)| model.trim());
+    let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let kib = memory.lines().find_map(|line| line.strip_prefix("MemTotal:")?.split_whitespace().next()?.parse().ok());
+    let gib = kib.map_or(0, |kib: u64| (kib + (1 << 19)) >> 20);
+    format!("{cores} cores ({model}), {gib} GiB of memory")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn report() -> Report {
+        let mut figures = Figures::new("quick: small".to_owned());
+        figures.add("schedule_deliver_rate", 20_000.0, "messages/s");
+        figures.add("schedule_deliver_rate_1k", 21_000.0, "messages/s");
+        figures.add("schedule_rate", 44_000.0, "messages/s");
+        let machine = "2 cores".to_owned();
+        Report { figures, machine, took: Duration::from_secs(100), is_quick: true, folder: None }
+    }
+
+    #[test]
+    fn the_tables_replace_those_of_the_run_before() {
+        let first = page(&format!("# Performance\n\n{BEGIN}\nold\n{END}\n\nHow it is measured.\n"), &report()).unwrap();
+        assert!(first.starts_with("# Performance\n\n"));
+        assert!(first.ends_with(&format!("{END}\n\nHow it is measured.\n")));
+        assert!(!first.contains("old"));
+        assert!(first.contains("`dev/bench --quick` on 2 cores, in 100 s; scale quick: small"));
+        assert!(first.contains("| scheduled and delivered, sustained | 21,000/s | – | 20,000/s |"));
+        assert!(first.contains("| NATS 2.15.2, synced writes | yes | 2,200/s (20.0×) |"));
+        assert_eq!(page(&first, &report()).unwrap(), first);
+    }
+
+    #[test]
+    fn a_page_without_a_place_is_refused() {
+        assert!(page("# Performance\n", &report()).is_err());
+    }
+}
