@@ -62,7 +62,7 @@ impl TargetSystem for EmbeddedTargets {
                 return targets.planned(&name, partitions, fresh_id);
             }
             let topic = targets.embedded.create_topic(&name, partitions, fresh_id).await.map_err(create_error)?;
-            let detail = format!("topic {name:?} was created with {partitions} partitions");
+            let detail = format!("topic {name:?} was created, partitions: {partitions}");
             Ok(targets.target(&topic, TargetCheck { name: "topic", ok: true, detail }))
         }
         .boxed()
@@ -77,13 +77,13 @@ impl EmbeddedTargets {
                 format!("topic {:?} has {found} partitions, not {wanted}; that cannot be changed", topic.name());
             return Err(TargetError::Refused { reason, field: "embedded.partitions" });
         }
-        let detail = format!("topic {:?} exists with {found} partitions", topic.name());
+        let detail = format!("topic {:?} exists, partitions: {found}", topic.name());
         Ok(self.target(topic, TargetCheck { name: "topic", ok: true, detail }))
     }
 
     fn planned(&self, name: &str, partitions: u32, id: [u8; 16]) -> Result<Target, TargetError> {
         NewTopic::check(name, Namespace::Public, partitions, id).map_err(create_error)?;
-        let detail = format!("topic {name:?} would be created with {partitions} partitions");
+        let detail = format!("topic {name:?} would be created, partitions: {partitions}");
         Ok(Target {
             resource: Resource::Embedded { topic: id },
             topic: name.to_owned(),
