@@ -18,6 +18,7 @@ mod pump;
 mod quota;
 pub mod report;
 pub mod sessions;
+mod successor;
 pub mod task;
 mod unsettled;
 mod verdicts;

@@ -36,6 +36,7 @@ use crate::outbox::{AppendId, OwnerRun};
 use crate::pump::{Action, Pump};
 use crate::quota::{QuotaWarning, QuotaWatch};
 use crate::sessions::{Destinations, LaneEvent, Sessions};
+use crate::successor;
 use crate::verdicts::VerdictRing;
 
 /// Lane events and requests that may wait for the loop.
@@ -279,6 +280,7 @@ impl<S: Store + 'static> ShardTask<S> {
             let limit = self.read_limit();
             let after = shard.applied_position().cloned();
             let records = self.parts.log.read(after.as_ref(), limit).await.map_err(read_end)?;
+            check_successors(after.as_ref(), &records)?;
             let committed = shard.commit(&records).map_err(run_end)?;
             self.committed(&committed, shard);
         }
@@ -408,6 +410,7 @@ impl<S: Store + 'static> ShardTask<S> {
     }
 
     fn records(&self, active: &mut Active<S>, records: &[SourceRecord]) -> Result<(), End> {
+        check_successors(active.pump.shard().applied_position(), records)?;
         let before = self.env.monotonic();
         let committed = active.pump.records(records).map_err(run_end)?;
         self.parts.metrics.committed(&committed, self.env.monotonic().saturating_sub(before));
@@ -577,6 +580,10 @@ fn has_applied<S: Store>(shard: &Shard<S>, through: &SourcePosition) -> Result<b
         ))),
         None => Err(End::Failed(format!("the log ends at {through:?}, the store is of another log at {applied:?}"))),
     }
+}
+
+fn check_successors(after: Option<&SourcePosition>, records: &[SourceRecord]) -> Result<(), End> {
+    successor::gap(after, records).map_or(Ok(()), |detail| Err(read_end(ReadError::Gap { detail })))
 }
 
 async fn stopped(stop: &mut watch::Receiver<bool>) {

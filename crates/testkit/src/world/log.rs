@@ -34,6 +34,8 @@ struct State {
     faults: LogFaults,
     keeps_everything: bool,
     is_unavailable: bool,
+    /// The record at this offset is left out by every read.
+    skipped: Option<u64>,
     random: Rng,
 }
 
@@ -62,6 +64,7 @@ impl LogServer {
             faults: LogFaults::default(),
             keeps_everything: true,
             is_unavailable: false,
+            skipped: None,
             random: shared.stream(&name),
         };
         LogServer { shared, shard, log, name, state: Arc::new(Mutex::new(state)), end: watch::Sender::new(0) }
@@ -122,6 +125,11 @@ impl LogServer {
     pub fn lose_before(&self, offset: u64) {
         self.lock().start = offset;
         self.shared.event(format_args!("{} lost everything before offset {offset}", self.name));
+    }
+
+    /// Reads leave out the record at this offset from now on, as no log may.
+    pub fn skip(&self, offset: u64) {
+        self.lock().skipped = Some(offset);
     }
 
     /// Takes in the first `count` of the frames.
@@ -194,7 +202,10 @@ impl LogServer {
             return Err(ReadError::Gap { detail });
         }
         let (mut records, mut bytes) = (Vec::new(), 0);
-        for record in &state.records[usize::try_from(next).unwrap_or(usize::MAX)..] {
+        for (record, offset) in state.records[usize::try_from(next).unwrap_or(usize::MAX)..].iter().zip(next..) {
+            if state.skipped == Some(offset) {
+                continue;
+            }
             bytes += record.frame.len();
             records.push(record.clone());
             if records.len() >= limit.records_max || bytes >= limit.bytes_max {

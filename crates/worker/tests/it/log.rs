@@ -117,6 +117,25 @@ fn a_log_that_loses_records_under_its_owner_fails_the_shard() {
 }
 
 #[test]
+fn a_log_that_leaves_a_record_out_fails_the_shard() {
+    let cell = Cell::new(CellOptions::new(58));
+    let disks = cell.disks("a");
+    cell.world.run(async {
+        let worker = cell.start("worker", &disks);
+        worker.active().await;
+        let prepared = cell.schedule(0, 0, cell.world.now_ms());
+        cell.shards[0].log.skip(cell.archive(0).len() as u64);
+        cell.shards[0].log.append(&[prepared.frame.clone(), cell.schedule(0, 0, cell.world.now_ms()).frame]);
+        worker.becomes(0, ShardLifecycle::Failed).await;
+        fails_for_good(&cell, &worker, "expected the record at offset").await;
+        assert_eq!(sent(&cell.broker), 0);
+        // Nor is it passed over on the way to the barrier by one that replays the whole log.
+        let next = cell.start("next", &cell.disks("b"));
+        fails_for_good(&cell, &next, "expected the record at offset").await;
+    });
+}
+
+#[test]
 fn a_log_with_another_genesis_is_refused() {
     let cell = Cell::untouched(CellOptions::new(55));
     let mut limits = default_limits();
