@@ -121,11 +121,15 @@ fn number(text: &[u8]) -> Option<i64> {
     std::str::from_utf8(&text[..digits]).ok()?.parse().ok()
 }
 
+/// The topic as it is now.
+pub(crate) async fn topic(server: &ServerProcess) -> anyhow::Result<Topic> {
+    let topic = server.client().call(Method::GET, &["v1", "topics", TOPIC]).send::<Topic>().await;
+    Ok(topic.context("asking for the topic's ends")?.body)
+}
+
 /// The topic's end offsets, by partition.
 pub(crate) async fn end_offsets(server: &ServerProcess) -> anyhow::Result<Vec<u64>> {
-    let topic = server.client().call(Method::GET, &["v1", "topics", TOPIC]).send::<Topic>().await;
-    let topic = topic.context("asking for the topic's ends")?.body;
-    Ok(topic.partitions.iter().map(|partition| partition.end_offset).collect())
+    Ok(topic(server).await?.partitions.iter().map(|partition| partition.end_offset).collect())
 }
 
 #[cfg(test)]

@@ -25,13 +25,13 @@ use client::api::destination::{Destination, DestinationSpec, EmbeddedSpec};
 use hyper::Method;
 use tokio::time::Instant;
 
-use self::bodies::{BATCH_LENGTH, Bodies};
+use self::bodies::Bodies;
 use self::figure::Figures;
 use self::raw::{Part, Raw, Shape};
 use self::reading::Reading;
 use self::sample::{Percentiles, count};
 use self::scale::{Level, Scale};
-use self::stage::{BATCH_CONNECTIONS, Costs, SINGLE_CONNECTIONS, Stage};
+use self::stage::{BATCH_CONNECTIONS, Costs, SINGLE_CONNECTIONS, Stage, Written};
 use crate::console::{grouped, say};
 use crate::process::{ServerOptions, ServerProcess};
 use crate::run_folder::RunFolder;
@@ -100,7 +100,7 @@ pub async fn run(options: &Options) -> anyhow::Result<Report> {
     let folder = RunFolder::new(options.parent.as_deref(), "bench")?;
     let mut server = ServerOptions::new(&options.binary, folder.path().join("server"));
     server.config = CONFIG.to_owned();
-    let mut run = Run { figures: Figures::new(scale.text()), scale, options: server, schedule_rate: 0.0 };
+    let mut run = Run { figures: Figures::new(scale.text()), scale, options: server };
     if let Err(error) = run.measure(folder.path()).await {
         let kept = folder.keep();
         return Err(error.context(format!("the run broke off; its folder is {}", kept.display())));
@@ -119,14 +119,6 @@ struct Run {
     scale: Scale,
     options: ServerOptions,
     figures: Figures,
-    /// Messages scheduled a second when nothing is delivered, as far as it is known.
-    schedule_rate: f64,
-}
-
-/// What one level says of RocksDB's keys.
-struct Written {
-    batch_length: f64,
-    message_bytes: f64,
 }
 
 impl Run {
@@ -141,7 +133,7 @@ impl Run {
             say(&format!("{} messages pending", grouped(pending)));
             let name = format!("fill, {}", level.label);
             let (before, after) = stage::fill(&server, &name, more).await?;
-            scheduled = Some(self.filled(&before, &after, more)?);
+            scheduled = Some(self.filled(level, &before, &after, more)?);
 
             let took;
             (server, took) = restart::restart(server, &self.options).await?;
@@ -178,12 +170,14 @@ impl Run {
         }
     }
 
-    /// What scheduling alone came to. The last level's is the longest and stands in the end.
-    fn filled(&mut self, before: &Reading, after: &Reading, messages: u64) -> anyhow::Result<Written> {
-        let span = after.at - before.at;
-        self.schedule_rate = count(messages) / span.as_secs_f64();
-        let costs = Costs::of(before, after, messages)?;
-        Ok(Written { batch_length: 1.0 / costs.commits.max(f64::MIN_POSITIVE), message_bytes: costs.store_bytes })
+    /// What scheduling alone came to. The first level is too few messages to tell a rate.
+    fn filled(&mut self, level: Level, before: &Reading, after: &Reading, messages: u64) -> anyhow::Result<Written> {
+        let [first, ..] = self.scale.levels;
+        if level != first {
+            let span = after.at - before.at;
+            self.add("schedule_rate", level, count(messages) / span.as_secs_f64(), "messages/s");
+        }
+        Ok(Costs::of(before, after, messages)?.written())
     }
 
     async fn rates(&mut self, server: &ServerProcess, level: Level) -> anyhow::Result<Written> {
@@ -198,12 +192,12 @@ impl Run {
         self.add("store_writes_per_message", level, costs.store_keys + costs.log_keys, "keys");
         self.add("cpu_us_per_message", level, costs.cpu_us, "us");
         self.add("generator_cpu_us_per_message", level, costs.generator_cpu_us, "us");
-        self.add("messages_per_commit", level, 1.0 / costs.commits.max(f64::MIN_POSITIVE), "messages");
+        self.add("messages_per_commit", level, costs.written().batch_length, "messages");
 
         let name = format!("half rate, {}", level.label);
         let half = stage::paced(server, &name, Bodies::batches(), rate / 2.0, self.scale.half_span).await?;
         self.half_load(level, &half)?;
-        Ok(Written { batch_length: 1.0 / costs.commits.max(f64::MIN_POSITIVE), message_bytes: costs.store_bytes })
+        Ok(costs.written())
     }
 
     fn half_load(&mut self, level: Level, half: &Stage) -> anyhow::Result<()> {
@@ -215,18 +209,17 @@ impl Run {
         self.add("schedule_answer_p99_ms_half_load", level, p99, "ms");
         let costs = Costs::of(&half.before, &half.after, half.delivered)?;
         self.add("cpu_us_per_message_half_load", level, costs.cpu_us, "us");
-        self.add("messages_per_commit_half_load", level, 1.0 / costs.commits.max(f64::MIN_POSITIVE), "messages");
+        self.add("messages_per_commit_half_load", level, costs.written().batch_length, "messages");
         Ok(())
     }
 
     async fn burst(&mut self, server: &ServerProcess, level: Level) -> anyhow::Result<()> {
         let name = format!("burst, {}", level.label);
-        let rate_expected = self.schedule_rate.min(10_000.0);
+        // Scheduling alone is faster than scheduling beside deliveries.
+        let rate_expected = self.figures.value(&self.name("schedule_deliver_rate", level)).unwrap_or_default();
         let burst = stage::burst(server, &name, self.scale.burst, rate_expected).await?;
         self.add("burst_drain_rate", level, burst.drain_rate(), "messages/s");
         self.add_percentiles("lateness", "burst", level, burst.stage.lateness());
-        let rate = burst.stage.schedule_rate(BATCH_LENGTH);
-        self.add("schedule_rate", level, rate, "messages/s");
         Ok(())
     }
 

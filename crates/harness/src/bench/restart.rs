@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep_until};
 use super::CACHE_BYTES;
 use super::bodies::Bodies;
 use super::connection::Connection;
-use super::consume::end_offsets;
+use super::consume::{end_offsets, topic};
 use super::reading::Reading;
 use super::sample::count;
 use super::{TOPIC, stage};
@@ -88,8 +88,14 @@ async fn fill_caches(server: &ServerProcess) -> anyhow::Result<()> {
     let mut connection = Connection::open(server.address()).await?;
     let mut told_at = Instant::now();
     let (mut cursor, mut pages) = (None::<String>, 0_u64);
-    let mut places: Vec<(usize, u64, u64)> =
-        end_offsets(server).await?.into_iter().enumerate().map(|(partition, end)| (partition, 0, end)).collect();
+    // Partitions with where the next page begins and where the last one ends.
+    let mut places: Vec<(u32, u64, u64)> = topic(server)
+        .await?
+        .partitions
+        .into_iter()
+        .filter(|partition| partition.start_offset < partition.end_offset)
+        .map(|partition| (partition.partition, partition.start_offset, partition.end_offset))
+        .collect();
     let mut messages_left = true;
     while messages_left || !places.is_empty() {
         let cache_bytes = Reading::take(server).await?.sample("storage_cache_bytes")?;

@@ -29,7 +29,8 @@ const STALL_LIMIT: Duration = Duration::from_secs(60);
 /// How long the server may take to settle what has been delivered.
 const SETTLE_LIMIT: Duration = Duration::from_secs(60);
 const SETTLE_PAUSE: Duration = Duration::from_millis(20);
-/// Between the end of a burst's scheduling and its time, at least: what is due must be waiting, not on its way.
+/// How much longer than expected a burst's scheduling may take, and then some: what is due must be waiting, not on its way.
+const BURST_MARGIN: f64 = 1.3;
 const BURST_LEAD: Duration = Duration::from_secs(2);
 /// How often a burst is repeated with a later time when its scheduling took too long.
 const BURST_TRIES: u32 = 3;
@@ -70,11 +71,6 @@ impl Stage {
         let from_ms = self.began_ms + i64::try_from(warm_up.as_millis()).unwrap_or(0);
         let arrived = self.arrivals.iter().filter(|arrival| (from_ms..self.ended_ms).contains(&arrival.arrived_ms));
         per_second(arrived.count() as u64, self.ended_ms - from_ms)
-    }
-
-    /// Messages taken a second over the whole stage.
-    pub(crate) fn schedule_rate(&self, length: usize) -> f64 {
-        per_second((self.latencies_us.len() * length) as u64, self.ended_ms - self.began_ms)
     }
 
     /// Records that arrived before their time: never.
@@ -145,7 +141,7 @@ pub(crate) async fn burst(
 ) -> anyhow::Result<Burst> {
     let mut scheduling = Duration::from_secs_f64(count(length) / rate_expected.max(1.0));
     for _ in 0..BURST_TRIES {
-        let ahead = scheduling * 2 + BURST_LEAD;
+        let ahead = scheduling.mul_f64(BURST_MARGIN) + BURST_LEAD;
         let due_ms = now_ms() + i64::try_from(ahead.as_millis())?;
         let plan = Plan {
             connections: BATCH_CONNECTIONS,
@@ -300,6 +296,15 @@ pub(crate) struct Costs {
     pub(crate) commits: f64,
 }
 
+/// What the shards' commits wrote, for RocksDB alone to write as well.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Written {
+    /// Messages a commit.
+    pub(crate) batch_length: f64,
+    /// Bytes of keys and values a message.
+    pub(crate) message_bytes: f64,
+}
+
 impl Costs {
     pub(crate) fn of(before: &Reading, after: &Reading, messages: u64) -> anyhow::Result<Costs> {
         let messages = count(messages.max(1));
@@ -313,5 +318,10 @@ impl Costs {
             generator_cpu_us: after.generator_cpu_us(before) / messages,
             commits: growth("commit_seconds_count")? / messages,
         })
+    }
+
+    /// What the shards' commits wrote.
+    pub(crate) fn written(&self) -> Written {
+        Written { batch_length: 1.0 / self.commits.max(f64::MIN_POSITIVE), message_bytes: self.store_bytes }
     }
 }
