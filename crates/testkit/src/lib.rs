@@ -2,6 +2,7 @@
 
 pub mod log;
 pub mod model;
+pub mod port_suites;
 pub mod store_suite;
 pub mod vectors;
 pub mod world;

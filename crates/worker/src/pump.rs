@@ -125,6 +125,13 @@ impl<S: Store> Pump<S> {
         self.scheduler.load()
     }
 
+    /// The epoch of another run that the log shows behind this one's: whatever the metadata store says, this run is over.
+    pub(crate) fn overtaken_by(&self) -> Option<u64> {
+        let progress = self.shard.progress()?;
+        let is_ours = progress.owner_epoch == self.run.epoch && progress.worker_run_id[..] == self.run.worker_run_id;
+        (!is_ours).then_some(progress.owner_epoch)
+    }
+
     pub(crate) fn take_actions(&mut self) -> Vec<Action> {
         std::mem::take(&mut self.actions)
     }

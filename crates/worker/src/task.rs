@@ -417,6 +417,9 @@ impl<S: Store + 'static> ShardTask<S> {
         self.parts.metrics.delivered(&committed);
         active.share.settle(active.pump.load());
         self.committed(&committed, active.pump.shard());
+        if let Some(epoch) = active.pump.overtaken_by() {
+            return Err(End::Fenced(format!("the log shows epoch {epoch} of another run")));
+        }
         active.read = self.parts.log.read(active.pump.shard().applied_position(), self.read_limit());
         Ok(())
     }

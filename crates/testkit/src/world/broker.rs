@@ -19,7 +19,7 @@ use shard::schedule::outgoing::OutgoingRecord;
 use shard::state::MessageUuid;
 use tokio::sync::watch;
 
-use super::link::{Link, Paces};
+use super::link::{Link, Paces, Turns};
 use super::random::chance;
 use super::shared::Shared;
 use super::{Process, World};
@@ -121,7 +121,7 @@ pub struct Delivered {
     pub owner_epoch: u64,
     /// When the message was to be delivered.
     pub deliver_at_ms: i64,
-    /// The caller's key, value and headers.
+    /// Key, value and headers as they were delivered.
     pub record: OutgoingRecord,
 }
 
@@ -308,7 +308,7 @@ impl Broker {
             attempt: key.1,
             owner_epoch,
             deliver_at_ms,
-            record: attempt.material().record.clone(),
+            record: attempt.delivered_record(),
         });
         ack
     }
@@ -420,7 +420,10 @@ impl Destination for BrokerClient {
         let broker = self.broker.clone();
         async move {
             match opened.await {
-                Ok(Opening::Opens) => Ok(Box::new(BrokerLane { broker, link, place, shard, loss }) as Box<_>),
+                Ok(Opening::Opens) => {
+                    let turns = Turns::new();
+                    Ok(Box::new(BrokerLane { broker, link, place, shard, loss, turns }) as Box<_>)
+                }
                 Ok(Opening::Fails(code)) => {
                     Err(LaneError { code, detail: format!("{} cannot be opened", name(place)) })
                 }
@@ -438,13 +441,14 @@ struct BrokerLane {
     shard: ShardId,
     /// How often the partition had lost its sessions when this one was opened.
     loss: u64,
+    turns: Turns,
 }
 
 impl LaneSession for BrokerLane {
     fn send(&self, attempts: Vec<AdmittedAttempt>) -> BoxStream<'static, Answers> {
         let (broker, place) = (self.broker.clone(), self.place);
         let paces = broker.behavior(place).paces;
-        let answer = self.link.call(paces, move || broker.receive(place, &attempts));
+        let answer = self.link.call_in_turn(paces, &self.turns, move || broker.receive(place, &attempts));
         stream::once(answer)
             .flat_map(|reply| match reply {
                 Ok(Reply::All(answers)) => stream::iter(Some(answers)).boxed(),

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use fastrand::Rng;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use super::random::{Delay, chance};
 use super::shared::{ProcessId, Shared, wait};
@@ -48,10 +48,37 @@ impl Link {
         paces: Paces,
         effect: impl FnOnce() -> T + Send + 'static,
     ) -> oneshot::Receiver<T> {
+        self.call_behind(paces, std::future::ready(()), effect)
+    }
+
+    /// As [`Link::call`], but the requests of one connection take effect in the order they were sent. One that is lost with its
+    /// process takes along those behind it.
+    pub(crate) fn call_in_turn<T: Send + 'static>(
+        &self,
+        paces: Paces,
+        turns: &Turns,
+        effect: impl FnOnce() -> T + Send + 'static,
+    ) -> oneshot::Receiver<T> {
+        let (turn, turns) = (turns.take(), turns.clone());
+        let before = turns.clone();
+        self.call_behind(paces, async move { before.wait_for(turn).await }, move || {
+            let result = effect();
+            turns.next.send_replace(turn + 1);
+            result
+        })
+    }
+
+    fn call_behind<T: Send + 'static>(
+        &self,
+        paces: Paces,
+        before: impl Future<Output = ()> + Send + 'static,
+        effect: impl FnOnce() -> T + Send + 'static,
+    ) -> oneshot::Receiver<T> {
         let (there, back, survives) = self.draw(paces);
         let (sender, answer) = oneshot::channel();
         let request = async move {
             wait(there).await;
+            before.await;
             let result = effect();
             wait(back).await;
             // A caller that gave up does not mind.
@@ -65,5 +92,29 @@ impl Link {
     fn draw(&self, paces: Paces) -> (Duration, Duration, bool) {
         let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
         (paces.there.draw(&mut random), paces.back.draw(&mut random), chance(&mut random, SENT_BEFORE_DEATH_PERCENT))
+    }
+}
+
+/// The order of the requests on one connection.
+#[derive(Clone)]
+pub(crate) struct Turns {
+    taken: Arc<Mutex<u64>>,
+    next: watch::Sender<u64>,
+}
+
+impl Turns {
+    pub(crate) fn new() -> Turns {
+        Turns { taken: Arc::default(), next: watch::Sender::new(0) }
+    }
+
+    fn take(&self) -> u64 {
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        *taken += 1;
+        *taken - 1
+    }
+
+    async fn wait_for(&self, turn: u64) {
+        // The sender is this one's own.
+        let _ = self.next.subscribe().wait_for(|next| *next == turn).await;
     }
 }

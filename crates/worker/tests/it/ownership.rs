@@ -147,6 +147,32 @@ fn epochs_rise_even_when_the_metadata_store_has_lost_its_records() {
 }
 
 #[test]
+fn owners_who_cannot_see_each_other_are_kept_apart_by_the_log() {
+    for seed in 0..10 {
+        let mut cell = Cell::new(CellOptions::new(26 + seed));
+        cell.shards[0].log.set_paces(Paces { there: Delay::between(0, 20), back: Delay::between(0, 20) });
+        let first = cell.world.run(async {
+            let first = cell.start("first", &cell.disks("a"));
+            first.active().await;
+            first
+        });
+        // The second is told nothing of the first.
+        cell.metadata = MetadataServer::new(&cell.world, SESSION_TIMES);
+        cell.world.run(async {
+            schedule_row(&cell, 200, 10);
+            cell.world.wait(Duration::from_millis(500 + 130 * seed)).await;
+            let second = cell.start("second", &cell.disks("b"));
+            second.active().await;
+            first.becomes(0, ShardLifecycle::Fenced).await;
+            let reason = first.handles[0].status().reason;
+            assert!(reason.contains("of another run"), "{reason}");
+            cell.world.wait(Duration::from_secs(60)).await;
+        });
+        assert_eq!(account::settle(&cell), Account { accepted: 200, published: 200, ..Account::default() });
+    }
+}
+
+#[test]
 fn a_stop_gives_the_lease_back_also_to_those_who_come_later() {
     let cell = Cell::new(CellOptions::new(25));
     cell.world.run(async {

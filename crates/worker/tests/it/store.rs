@@ -3,8 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use protocol::code::StableCode;
 use shard::memory::CommitFault;
+use shard::query;
 use shard::state::MessageUuid;
+use shard::state::generation::MessageState;
 use testkit::world::broker::{Behavior, Evidence};
 use testkit::world::disk::WorldDisk;
 use testkit::world::{Delay, Order, Paces, WorldOptions};
@@ -43,6 +46,25 @@ fn a_failed_commit_at_any_point_is_recovered_to_what_the_log_says() {
         }
     }
     assert!(recoveries > 40, "commits failed: {recoveries}");
+}
+
+#[test]
+fn an_answer_waits_until_its_commit_is_done() {
+    for fault in FAULTS {
+        let cell = Cell::new(CellOptions::new(44));
+        let disks = cell.disks("a");
+        cell.world.run(async {
+            let worker = cell.start("worker", &disks);
+            worker.active().await;
+            let message = cell.schedule(0, 0, cell.world.now_ms() + 60_000);
+            disks[0].fail_commit(0, fault);
+            let submitted_ms = cell.world.now_ms();
+            assert_eq!(worker.submit(&message).await.code, StableCode::Scheduled);
+            assert!(cell.world.now_ms() - submitted_ms >= 1_000, "{fault:?}: the shard had to be opened again first");
+            let stored = query::message(&disks[0].snapshot(), message.message).expect("the disk answers");
+            assert_eq!(stored.map(|view| view.state), Some(MessageState::Scheduled), "{fault:?}");
+        });
+    }
 }
 
 #[test]
