@@ -12,8 +12,8 @@ const END: &str = "<!-- to here -->";
 /// What other systems were measured at on the same kind of machine (2 cores, messages of 200 bytes, one run each).
 struct Peer {
     system: &'static str,
-    /// Whether a message that was answered survives a crash of the machine.
-    is_durable: bool,
+    /// Whether a message that was answered survives a crash of the machine, as far as the setting says.
+    is_durable: &'static str,
     /// Scheduled a second, at best.
     schedule: Option<f64>,
     /// Delivered a second when all are due at once, at best.
@@ -25,49 +25,49 @@ struct Peer {
 const PEERS: [Peer; 7] = [
     Peer {
         system: "NATS 2.15.2, synced writes",
-        is_durable: true,
+        is_durable: "yes",
         schedule: Some(2_200.0),
         drain: Some(360.0),
         late: "does not keep up",
     },
     Peer {
         system: "NATS 2.15.2, default sync (2 min)",
-        is_durable: false,
+        is_durable: "no",
         schedule: Some(32_000.0),
         drain: Some(23_000.0),
         late: "p50 405 ms, p99 632 ms at 10 k/s",
     },
     Peer {
         system: "RocketMQ 5.5.0, SYNC_FLUSH, timer wheel",
-        is_durable: true,
+        is_durable: "yes",
         schedule: Some(6_300.0),
         drain: Some(19_000.0),
         late: "p50 899 ms, p99 1,345 ms at 10 k/s",
     },
     Peer {
         system: "Pulsar 4.2.4, delayed delivery",
-        is_durable: true,
+        is_durable: "by its defaults",
         schedule: Some(11_000.0),
         drain: Some(10_000.0),
         late: "p50 525 ms, p99 1,486 ms at 5 k/s; one in five early, by up to 493 ms",
     },
     Peer {
         system: "Redis 7.0 ZSET, AOF always, pipelines of 100",
-        is_durable: true,
+        is_durable: "yes",
         schedule: Some(70_000.0),
         drain: Some(64_000.0),
         late: "p50 2.5 ms, p99 67 ms at 20 k/s; no verdict, no acknowledgement",
     },
     Peer {
         system: "beanstalkd 1.12, -f0",
-        is_durable: true,
+        is_durable: "yes",
         schedule: Some(3_000.0),
         drain: Some(3_000.0),
         late: "whole seconds",
     },
     Peer {
         system: "raw Kafka 4.4 produce, acks=all, 256 B (no delay)",
-        is_durable: false,
+        is_durable: "no",
         schedule: Some(61_000.0),
         drain: None,
         late: "",
@@ -87,10 +87,15 @@ fn cells(figure: &Figure) -> [String; 5] {
     [figure.name.clone(), shown(figure.value), figure.unit.to_owned(), ratio, compared_to]
 }
 
+/// What stands before and behind the tables of a page.
+pub(crate) fn split(page: &str) -> anyhow::Result<(&str, &str)> {
+    let places = page.split_once(BEGIN).and_then(|(head, rest)| Some((head, rest.split_once(END)?.1)));
+    places.with_context(|| format!("the page has no lines {BEGIN} and {END}"))
+}
+
 /// A page with the tables of a run in place of those it has.
 pub(crate) fn page(page: &str, report: &Report) -> anyhow::Result<String> {
-    let places = page.split_once(BEGIN).and_then(|(head, rest)| Some((head, rest.split_once(END)?.1)));
-    let (head, tail) = places.with_context(|| format!("the page has no lines {BEGIN} and {END}"))?;
+    let (head, tail) = split(page)?;
     Ok(format!("{head}{BEGIN}\n\n{}\n{END}{tail}", tables(report)))
 }
 
@@ -98,10 +103,14 @@ fn tables(report: &Report) -> String {
     let figures = &report.figures;
     let scale = figures.items().first().map(|figure| figure.scale.clone()).unwrap_or_default();
     let command = if report.is_quick { "dev/bench --quick" } else { "dev/bench" };
+    let others = figures.items().iter().filter(|figure| figure.name.starts_with("other_cpu_cores"));
+    let others = others.map(|figure| figure.value).fold(0.0, f64::max);
     let mut text = format!(
-        "Measured by `{command}` on {}, in {} s; scale {scale}.\n\n",
+        "Measured by `{command}` on {}, in {} s; scale {scale}. Anything else on the machine took at most {} of its \
+         processors in any stage.\n\n",
         report.machine,
         grouped(report.took.as_secs()),
+        shown(others),
     );
     text.push_str("| other messages pending | 1 k | 100 k | 2 M |\n|---|---|---|---|\n");
     for (name, unit, label) in [
@@ -196,10 +205,10 @@ fn beside_peers(figures: &Figures) -> String {
         shown(ours("half_load_rate")),
     ));
     for peer in &PEERS {
-        let durable = if peer.is_durable { "yes" } else { "no" };
         text.push_str(&format!(
-            "| {} | {durable} | {} | {} | {} |\n",
+            "| {} | {} | {} | {} | {} |\n",
             peer.system,
+            peer.is_durable,
             times(schedule, peer.schedule),
             times(drain, peer.drain),
             peer.late,

@@ -90,6 +90,14 @@ impl Report {
     }
 }
 
+/// Whether a page has a place for the tables.
+///
+/// # Errors
+/// When it has none.
+pub fn check_page(page: &str) -> anyhow::Result<()> {
+    document::split(page).map(drop)
+}
+
 /// Measures everything.
 ///
 /// # Errors
@@ -192,6 +200,7 @@ impl Run {
         self.add("store_writes_per_message", level, costs.store_keys + costs.log_keys, "keys");
         self.add("cpu_us_per_message", level, costs.cpu_us, "us");
         self.add("generator_cpu_us_per_message", level, costs.generator_cpu_us, "us");
+        self.add("other_cpu_cores_full_load", level, full.after.other_cores(&full.before), "cores");
         self.add("messages_per_commit", level, costs.written().batch_length, "messages");
 
         let name = format!("half rate, {}", level.label);
@@ -209,6 +218,7 @@ impl Run {
         self.add("schedule_answer_p99_ms_half_load", level, p99, "ms");
         let costs = Costs::of(&half.before, &half.after, half.delivered)?;
         self.add("cpu_us_per_message_half_load", level, costs.cpu_us, "us");
+        self.add("other_cpu_cores_half_load", level, half.after.other_cores(&half.before), "cores");
         self.add("messages_per_commit_half_load", level, costs.written().batch_length, "messages");
         Ok(())
     }

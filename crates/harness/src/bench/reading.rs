@@ -1,8 +1,9 @@
 //! What the server says of itself at one moment: its metrics, and what the kernel counts of it.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use hyper::Method;
 use tokio::time::Instant;
 
@@ -17,6 +18,8 @@ pub(crate) struct Reading {
     pub(crate) server: Usage,
     /// Of the generator itself.
     pub(crate) generator: Usage,
+    /// Processor time that the machine has spent on anything, or had taken away by its host.
+    busy: Duration,
     samples: BTreeMap<String, f64>,
 }
 
@@ -27,6 +30,7 @@ impl Reading {
             at: Instant::now(),
             server: server.usage()?,
             generator: Usage::of(std::process::id())?,
+            busy: busy(&std::fs::read_to_string("/proc/stat")?)?,
             samples: parse(&text),
         })
     }
@@ -50,6 +54,26 @@ impl Reading {
     pub(crate) fn generator_cpu_us(&self, since: &Reading) -> f64 {
         self.generator.cpu.saturating_sub(since.generator.cpu).as_secs_f64() * 1e6
     }
+
+    /// How many processors were busy with neither server nor generator since an earlier reading: on a machine that does
+    /// nothing else, next to none.
+    pub(crate) fn other_cores(&self, since: &Reading) -> f64 {
+        let ours = self.server_cpu_us(since) + self.generator_cpu_us(since);
+        let busy = self.busy.saturating_sub(since.busy).as_secs_f64() * 1e6;
+        (busy - ours).max(0.0) / ((self.at - since.at).as_secs_f64() * 1e6)
+    }
+}
+
+/// The machine's busy time in the text of `/proc/stat`.
+fn busy(stat: &str) -> anyhow::Result<Duration> {
+    // user, nice, system, idle, iowait, irq, softirq, steal: all but the two that are idle.
+    let line = stat.lines().next().unwrap_or_default();
+    let ticks: Vec<u64> = line.split_whitespace().skip(1).take(8).filter_map(|field| field.parse().ok()).collect();
+    let [user, nice, system, _idle, _iowait, irq, softirq, steal] = ticks[..] else {
+        bail!("/proc/stat is not understood: {line}")
+    };
+    let ticks = user + nice + system + irq + softirq + steal;
+    Ok(Duration::from_millis(ticks * 1_000 / rustix::param::clock_ticks_per_second()))
 }
 
 /// Every sample of the text format, by name without prefix and labels, summed over the labels.
@@ -67,6 +91,14 @@ fn parse(text: &str) -> BTreeMap<String, f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_machine_is_busy_when_it_is_not_idle() {
+        let ticks = rustix::param::clock_ticks_per_second();
+        let stat = format!("cpu  {ticks} 0 {ticks} 500 600 0 {ticks} {ticks} 0 0\ncpu0 1 2 3\n");
+        assert_eq!(busy(&stat).unwrap(), Duration::from_secs(4));
+        assert!(busy("cpu 1 2").is_err());
+    }
 
     #[test]
     fn samples_add_up_over_labels() {

@@ -5,14 +5,14 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::Parser;
-use harness::bench::{self, Report};
+use harness::bench;
 use harness::console::{print, say};
 
 const AFTER_HELP: &str = "\
 Progress goes to standard error, the figures to standard output. Exit code 0 means that everything was measured, whatever the \
 figures are; 1 that a stage failed or a message came early (the folder with data and log is kept); 2 wrong usage.
 
-  dev/bench                                all figures with up to 2 million messages pending: about 15 minutes
+  dev/bench                                all figures with up to 2 million messages pending: about ten minutes
   dev/bench --quick                        the same figures at a smaller scale: less than three minutes
   dev/bench --json figures.jsonl           one object a figure, one a line, with what it is compared to and the ratio
   dev/bench --page docs/performance.md     puts the tables of this run into the page
@@ -47,14 +47,7 @@ struct Cli {
 fn main() -> ExitCode {
     let cli = Cli::parse();
     match measure(&cli) {
-        Ok(report) => {
-            print(report.text().trim_end());
-            say(&format!("{} s", report.took.as_secs()));
-            if let Some(folder) = &report.folder {
-                say(&format!("the run's folder is {}", folder.display()));
-            }
-            ExitCode::SUCCESS
-        }
+        Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             say(&format!("dev/bench: {error:#}"));
             ExitCode::FAILURE
@@ -62,10 +55,10 @@ fn main() -> ExitCode {
     }
 }
 
-fn measure(cli: &Cli) -> anyhow::Result<Report> {
+fn measure(cli: &Cli) -> anyhow::Result<()> {
     // What cannot be written in the end is refused before the minutes are spent.
     if let Some(page) = &cli.page {
-        read(page)?;
+        bench::check_page(&read(page)?).with_context(|| page.display().to_string())?;
     }
     if let Some(json) = &cli.json {
         write(json, "")?;
@@ -74,13 +67,18 @@ fn measure(cli: &Cli) -> anyhow::Result<Report> {
         bench::Options { binary: cli.binary.clone(), is_quick: cli.quick, keep: cli.keep, parent: cli.folder.clone() };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let report = runtime.block_on(bench::run(&options))?;
+    print(report.text().trim_end());
+    say(&format!("{} s", report.took.as_secs()));
+    if let Some(folder) = &report.folder {
+        say(&format!("the run's folder is {}", folder.display()));
+    }
     if let Some(json) = &cli.json {
         write(json, &report.figures.json_lines())?;
     }
     if let Some(page) = &cli.page {
         write(page, &report.page(&read(page)?)?)?;
     }
-    Ok(report)
+    Ok(())
 }
 
 fn read(path: &Path) -> anyhow::Result<String> {
