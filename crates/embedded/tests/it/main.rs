@@ -8,5 +8,6 @@ mod log;
 mod metadata;
 mod model;
 mod opening;
+mod ports;
 mod topics;
 mod trim;
