@@ -5,10 +5,11 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
 use ports::destination::AttemptRef;
 use protocol::code::StableCode;
 use protocol::command::CommandBody;
-use protocol::mutation_v2::PublishedEvidence;
+use protocol::mutation_v2::{Author, MutationBody, PublishedEvidence};
 use protocol::record::{self, LogRecord};
 use shard::commit::Shard;
 use shard::effect::Effect;
@@ -61,7 +62,7 @@ impl Told {
         let mut deliver_at_ms = BTreeMap::new();
         let mut admissions = BTreeMap::new();
         let archive = cell.archive(shard);
-        let mut epoch = 0;
+        let (mut epoch, mut owner) = (0, Owner::default());
         for run in archive.chunks(4_096) {
             let committed = told.commit(run).expect("the log can be applied");
             for effect in committed.effects() {
@@ -77,6 +78,7 @@ impl Told {
                 }
             }
             for (record, applied) in run.iter().zip(committed.results()) {
+                owner.check(&record.frame, &applied.result);
                 let RecordResult::Command { verdict, .. } = &applied.result else { continue };
                 if !matches!(verdict.code, StableCode::Scheduled | StableCode::Superseded) {
                     continue;
@@ -107,6 +109,29 @@ impl Told {
         let mut messages: Vec<MessageUuid> = self.deliver_at_ms.keys().map(|(message, _)| *message).collect();
         messages.dedup();
         messages
+    }
+}
+
+/// Who owns the shard at some place of its log.
+#[derive(Default)]
+struct Owner {
+    epoch: u64,
+    worker_run_id: [u8; 16],
+}
+
+impl Owner {
+    /// Only the owner's records take effect, from its OWNER_EPOCH to the next.
+    fn check(&mut self, frame: &Bytes, result: &RecordResult) {
+        let Ok(LogRecord::MutationV2(mutation)) = record::decode(frame) else { return };
+        let Author::Owner { epoch, worker_run_id } = mutation.author else { return };
+        if matches!(mutation.body, MutationBody::OwnerEpoch(_)) {
+            if epoch > self.epoch {
+                *self = Owner { epoch, worker_run_id };
+            }
+        } else if (epoch, worker_run_id) != (self.epoch, self.worker_run_id) {
+            let took_effect = matches!(result, RecordResult::Owner { accepted: 1.., .. });
+            assert!(!took_effect, "a record of epoch {epoch} took effect under epoch {}: {result:?}", self.epoch);
+        }
     }
 }
 

@@ -10,5 +10,6 @@ mod isolation;
 mod log;
 mod ownership;
 mod paths;
+mod permits;
 mod quiet;
 mod store;
