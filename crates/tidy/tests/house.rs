@@ -40,7 +40,8 @@ fn bans_are_lifted_only_where_the_reason_stands_beside() {
     for name in rust_files() {
         let text = text(&name);
         for (number, line) in text.lines().enumerate() {
-            let lifts = line.contains("expect(clippy::disallowed") || line.contains("allow(clippy::disallowed");
+            // Spelt in parts, so that this file does not find itself.
+            let lifts = ["expect", "allow"].iter().any(|verb| line.contains(&format!("{verb}(clippy::disallowed")));
             if lifts {
                 assert!(line.contains("reason = "), "{name}:{}: a lifted ban states its reason", number + 1);
                 let in_core = ["crates/protocol/src", "crates/shard/src"].iter().any(|core| name.starts_with(core));
@@ -49,7 +50,11 @@ fn bans_are_lifted_only_where_the_reason_stands_beside() {
                     "{name}: the core lifts no ban"
                 );
             }
-            assert!(!line.contains("#[ignore"), "{name}:{}: a test that does not run is none", number + 1);
+            assert!(
+                !line.contains(&["#[ig", "nore"].concat()),
+                "{name}:{}: a test that does not run is none",
+                number + 1
+            );
         }
     }
 }
