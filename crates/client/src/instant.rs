@@ -1,6 +1,7 @@
 //! Points in time as people and JSON write them: RFC 3339 in, RFC 3339 UTC with milliseconds out.
 
 use jiff::Timestamp;
+use jiff::fmt::temporal::DateTimePrinter;
 
 /// Why a text is no point in time.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -41,8 +42,8 @@ pub fn parse_instant_ms(text: &str) -> Result<i64, InstantError> {
 
 /// RFC 3339 UTC with milliseconds. Times beyond the year 9999 are shown as its last millisecond: their `_ms` twin is exact.
 pub fn format_instant_ms(epoch_ms: i64) -> String {
-    let timestamp = Timestamp::from_millisecond(epoch_ms).unwrap_or(Timestamp::MAX);
-    timestamp.strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string()
+    const PRINTER: DateTimePrinter = DateTimePrinter::new().precision(Some(3));
+    PRINTER.timestamp_to_string(&Timestamp::from_millisecond(epoch_ms).unwrap_or(Timestamp::MAX))
 }
 
 #[cfg(test)]

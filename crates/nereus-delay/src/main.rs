@@ -22,7 +22,8 @@ use crate::config::Configuration;
 use crate::failure::{Exit, Failure};
 use crate::output::{Output, say};
 
-// Memory freed by one thread is used by the others; the system's allocator keeps it apart, and the process grows.
+// Memory freed by one thread is used by the others, RocksDB's threads included; the system's allocator keeps it apart, and the
+// process grows.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

@@ -97,7 +97,7 @@ fn decide(
         .map_err(|rule| rejected(StableCode::InvalidDeliveryWindow, rule))?;
 
     let lookup = meta::lane_lookup(&intent.profile.id, intent.profile.version, partition, bucket);
-    let lane_no = transaction.get_row::<row::LaneLookup>(Family::Meta, &lookup)?.map(|row| LaneNo(row.lane_no));
+    let lane_no = transaction.lane_no(&lookup)?;
     let limits = transaction.limits();
     if lane_no.is_none() && transaction.progress.lane_no_last >= limits.lanes_max {
         return Err(rejected(StableCode::DestinationLaneLimitExceeded, Rule::None));
@@ -188,9 +188,8 @@ fn create_lane(
         ..row::Lane::default()
     };
     row.set_gate(row::Gate::Open);
-    transaction.create_lane(lane_no, row);
     let lookup = meta::lane_lookup(&profile_ref.id, profile_ref.version, plan.partition, plan.bucket);
-    transaction.put_row(Family::Meta, lookup, &row::LaneLookup { lane_no: lane_no.0 }, None);
+    transaction.create_lane(lookup, lane_no, row);
     transaction.emit(Effect::LaneChanged { lane_no });
     Ok(lane_no)
 }

@@ -32,6 +32,8 @@ pub(crate) struct Transaction<'a> {
     pub(crate) expiry_floor_ms: i64,
     messages: BTreeMap<MessageUuid, Slot<row::Message>>,
     lanes: BTreeMap<LaneNo, Slot<row::Lane>>,
+    /// What lookups of lanes came to, by key: a run asks for the same few again and again.
+    lane_nos: BTreeMap<Bytes, Option<LaneNo>>,
     overlay: BTreeMap<(Family, Bytes), Option<Bytes>>,
     effects: Vec<Effect>,
 }
@@ -52,6 +54,7 @@ impl<'a> Transaction<'a> {
             expiry_floor_ms,
             messages: BTreeMap::new(),
             lanes: BTreeMap::new(),
+            lane_nos: BTreeMap::new(),
             overlay: BTreeMap::new(),
             effects: Vec::new(),
         }
@@ -192,8 +195,20 @@ impl<'a> Transaction<'a> {
         }
     }
 
-    pub(crate) fn create_lane(&mut self, lane_no: LaneNo, row: row::Lane) {
+    /// The lane under a lookup key, if it was made.
+    pub(crate) fn lane_no(&mut self, lookup: &Bytes) -> Result<Option<LaneNo>, StoreError> {
+        if let Some(lane_no) = self.lane_nos.get(lookup) {
+            return Ok(*lane_no);
+        }
+        let lane_no = self.get_row::<row::LaneLookup>(Family::Meta, lookup)?.map(|row| LaneNo(row.lane_no));
+        self.lane_nos.insert(lookup.clone(), lane_no);
+        Ok(lane_no)
+    }
+
+    pub(crate) fn create_lane(&mut self, lookup: Bytes, lane_no: LaneNo, row: row::Lane) {
         self.lanes.insert(lane_no, Slot { row: Some(row), changed: true });
+        self.put_row(Family::Meta, lookup.clone(), &row::LaneLookup { lane_no: lane_no.0 }, None);
+        self.lane_nos.insert(lookup, Some(lane_no));
     }
 
     pub(crate) fn set_constitution(&mut self, constitution: Constitution) {
