@@ -14,14 +14,17 @@ release_binary=$CARGO_TARGET_DIR/release/nereus-delay
 
 say() { printf '%s\n' "$*" >&2; }
 
+# log_of LABEL: where the output of a noted command is.
+log_of() { printf '%s/logs/%s.log' "$cache_dir" "${1//[^A-Za-z0-9]/-}"; }
+
 # note LABEL COMMAND…: runs the command with its output in a log file, prints a line when it starts and when it ends,
 # a heartbeat every 20 s in between, and the end of the log when it fails.
 note() {
   local label=$1
   shift
   local log started pid
+  log=$(log_of "$label")
   mkdir -p "$cache_dir/logs"
-  log=$cache_dir/logs/${label//[^A-Za-z0-9]/-}.log
   started=$SECONDS
   say "==> $label"
   "$@" >"$log" 2>&1 &
