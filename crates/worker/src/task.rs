@@ -207,7 +207,7 @@ impl<S: Store + 'static> ShardTask<S> {
         // Doubt closes first: the metadata store may take its time to answer.
         self.close(&end);
         let lease = shard_control::lease_key(self.parts.identity.shard);
-        self.release(&lease, epoch).await;
+        self.release(&lease, &worker_run_id).await;
         Ok(end)
     }
 
@@ -499,11 +499,13 @@ impl<S: Store + 'static> ShardTask<S> {
         }
     }
 
-    /// Gives the lease back if it is still the one of this epoch.
-    async fn release(&self, lease_key: &str, epoch: u64) {
+    /// Gives the lease back if it is still this run's. Its epoch may be an older one: the store can ask for more than the
+    /// metadata store knew of.
+    async fn release(&self, lease_key: &str, worker_run_id: &[u8; 16]) {
+        let worker_run = control::route::format_uuid(worker_run_id);
         let released = async {
             if let Some(stored) = self.parts.records.get::<OwnerLease>(lease_key).await?
-                && stored.record.epoch == epoch
+                && stored.record.worker_run == worker_run
             {
                 let metadata = self.parts.records.metadata();
                 metadata.delete(lease_key, stored.version).await.map_err(|error| RecordError::Unknown {

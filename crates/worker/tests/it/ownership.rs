@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use control::shard_control::lease_key;
+use control::cas::Records;
+use control::route::format_uuid;
+use control::shard_control::{OwnerLease, lease_key};
 use protocol::mutation_v2::MutationBody;
 use protocol::record::{self, LogRecord};
 use shard::state::MessageUuid;
@@ -179,6 +181,39 @@ fn owners_who_cannot_see_each_other_are_kept_apart_by_the_log() {
         });
         assert_eq!(account::settle(&cell), Account { accepted: 100, published: 100, ..Account::default() });
     }
+}
+
+/// Waits until a worker is active, and makes sure that the log shows its run as the owner then.
+async fn active_as_the_log_has_it(cell: &Cell, worker: &Worker, metadata: &MetadataServer) {
+    worker.active().await;
+    let status = worker.handles[0].status();
+    let observer = metadata.client(&cell.world.process("observer"));
+    let lease = Records::new(observer).get::<OwnerLease>(&lease_key(cell.shards[0].identity.shard)).await;
+    let lease = lease.expect("the store answers").expect("an active owner has the lease").record;
+    let run = status.progress.worker_run_id[..].try_into().expect("the log shows an owner");
+    assert_eq!(lease.worker_run, format_uuid(&run));
+}
+
+#[test]
+fn of_two_with_one_epoch_only_the_one_that_the_log_took_becomes_active() {
+    let mut races = 0;
+    for seed in 0..20 {
+        let mut cell = Cell::new(CellOptions::new(90 + seed));
+        cell.shards[0].log.set_paces(Paces { there: Delay::between(0, 20), back: Delay::between(0, 20) });
+        let metadata = cell.metadata.clone();
+        let first = cell.world.run(async { cell.start("first", &cell.disks("a")) });
+        cell.metadata = MetadataServer::new(&cell.world, SESSION_TIMES);
+        cell.world.run(async {
+            let second = cell.start("second", &cell.disks("b"));
+            let (one, other) = (
+                active_as_the_log_has_it(&cell, &first, &metadata),
+                active_as_the_log_has_it(&cell, &second, &cell.metadata),
+            );
+            futures_util::future::join(one, other).await;
+        });
+        races += usize::from(epochs(&cell).starts_with(&[1, 1]));
+    }
+    assert!(races >= 5, "both took the same epoch {races} times");
 }
 
 #[test]
