@@ -199,3 +199,21 @@ fn a_log_out_of_reach_is_waited_for() {
     });
     assert_eq!(account::settle(&cell), Account { accepted: 1, published: 1, ..Account::default() });
 }
+
+#[test]
+fn lost_answers_of_the_log_cost_no_attempt() {
+    let cell = Cell::new(CellOptions::new(59));
+    let disks = cell.disks("a");
+    cell.world.run(async {
+        let worker = cell.start("worker", &disks);
+        worker.active().await;
+        cell.shards[0].log.set_faults(LogFaults { not_appended_percent: 20, unknown_percent: 40 });
+        for number in 0..100 {
+            cell.append(&cell.schedule(0, number % 2, cell.world.now_ms() + 1_000 + 10 * number as i64));
+        }
+        cell.world.wait(Duration::from_secs(10)).await;
+    });
+    let received = cell.broker.received();
+    assert!(received.iter().all(|received| received.attempt.attempt == 1), "{received:?}");
+    assert_eq!(account::settle(&cell), Account { accepted: 100, published: 100, ..Account::default() });
+}
