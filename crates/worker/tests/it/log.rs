@@ -208,8 +208,8 @@ fn lost_answers_of_the_log_cost_no_attempt() {
         let worker = cell.start("worker", &disks);
         worker.active().await;
         cell.shards[0].log.set_faults(LogFaults { not_appended_percent: 20, unknown_percent: 40 });
-        for number in 0..100 {
-            cell.append(&cell.schedule(0, number % 2, cell.world.now_ms() + 1_000 + 10 * number as i64));
+        for due_in_ms in (1_000..2_000).step_by(10) {
+            cell.append(&cell.schedule(0, 0, cell.world.now_ms() + due_in_ms));
         }
         cell.world.wait(Duration::from_secs(10)).await;
     });
