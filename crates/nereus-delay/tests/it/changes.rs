@@ -35,7 +35,7 @@ fn outcome(answer: &Answer) -> Outcome {
 fn ten_thousand_cancels_and_reschedules_race_the_due_time_and_every_verdict_is_true() {
     const COUNT: usize = 10_000;
     const SPREAD: Duration = Duration::from_secs(8);
-    const RACE_MS: u64 = 50;
+    const RACE_MS: i64 = 50;
     run(async {
         let world = World::new().await;
         let http = &world.http;
@@ -62,7 +62,7 @@ fn ten_thousand_cancels_and_reschedules_race_the_due_time_and_every_verdict_is_t
         assert!(Instant::now() < began + Duration::from_secs(4), "scheduling took too long for the race to begin");
 
         let changes = (0..COUNT).map(|index| {
-            let offset_ms = random.i64(-(RACE_MS as i64)..=RACE_MS as i64);
+            let offset_ms = random.i64(-RACE_MS..=RACE_MS);
             let at = began + Duration::from_millis(u64::try_from(due_ms[index] + offset_ms - now_ms).expect("later"));
             async move {
                 sleep_until(at).await;
@@ -164,7 +164,7 @@ fn a_thousand_cycles_of_one_id_show_readers_only_states_that_stood() {
         };
         let ((), (a, (b, c))) = join(writer, join(reader(), join(reader(), reader()))).await;
 
-        let states = &history.borrow().states;
+        let states = history.into_inner().states;
         assert_eq!(states.len(), 2 * CYCLES);
         let reads: Vec<Seen> = a.into_iter().chain(b).chain(c).collect();
         assert!(reads.len() > CYCLES, "only {} reads beside the writer", reads.len());
