@@ -87,6 +87,8 @@ pub struct Scheduler {
     by_time: BTreeSet<(i64, LaneNo)>,
     /// Lanes by the end of their circuit's pause.
     by_pause: BTreeSet<(Duration, LaneNo)>,
+    /// The monotonic time of the last turn or failure: pauses that ended before it are over.
+    monotonic: Duration,
     ring: RoundRobin<LaneNo>,
     claims: Claims,
     load: Load,
@@ -129,6 +131,7 @@ impl Scheduler {
             paused_profiles: BTreeSet::new(),
             by_time: BTreeSet::new(),
             by_pause: BTreeSet::new(),
+            monotonic: Duration::ZERO,
             ring: RoundRobin::new(config.round_robin),
             claims: Claims::default(),
             load: Load::default(),
@@ -295,6 +298,7 @@ impl Scheduler {
 
     /// The lane's destination failed as a whole.
     pub fn lane_failed(&mut self, lane_no: LaneNo, now: Duration) {
+        self.monotonic = self.monotonic.max(now);
         if let Some(lane) = self.lanes.get_mut(&lane_no) {
             lane.circuit.failed(now);
             self.revoke(lane_no);
@@ -385,8 +389,7 @@ impl Scheduler {
         if self.ring.contains(lane_no) || !lane.load.has_room(cost, self.config.lane_load_max) {
             return;
         }
-        // Any time serves here: an open circuit is asked again when its pause is over.
-        match lane.allowance(paused, Duration::ZERO) {
+        match lane.allowance(paused, self.monotonic) {
             Some(Allowance::All | Allowance::Probe) => {
                 lane.lined_up = Some(LinedUp::ByTime(earliest_ms));
                 self.by_time.insert((earliest_ms, lane_no));
@@ -460,12 +463,13 @@ impl Scheduler {
 
     fn join_due_lanes(&mut self, now: TrustedInterval, monotonic: Duration) {
         let through_ms = now.earliest_ms().saturating_add(self.config.claim_lead_ms);
+        self.monotonic = self.monotonic.max(monotonic);
+        // A lane whose pause is over waits for the time of its first key as any other.
+        while let Some((_, lane_no)) = self.by_pause.first().copied().filter(|(until, _)| *until <= monotonic) {
+            self.line_up(lane_no);
+        }
         while let Some((at_ms, lane_no)) = self.by_time.first().copied().filter(|(at_ms, _)| *at_ms <= through_ms) {
             self.by_time.remove(&(at_ms, lane_no));
-            self.join(lane_no);
-        }
-        while let Some((until, lane_no)) = self.by_pause.first().copied().filter(|(until, _)| *until <= monotonic) {
-            self.by_pause.remove(&(until, lane_no));
             self.join(lane_no);
         }
     }

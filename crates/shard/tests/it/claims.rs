@@ -302,6 +302,20 @@ fn a_lane_without_session_offers_nothing() {
 }
 
 #[test]
+fn a_lane_whose_pause_is_over_waits_for_the_time_of_its_first_message() {
+    let mut desk = Desk::new(CONFIG);
+    desk.schedule("b", 60_000, 120_000, 10);
+    desk.all_ready();
+    desk.scheduler.lane_failed(LANE, desk.monotonic);
+    assert_eq!(desk.scheduler.wake().monotonic, Some(CONFIG.circuit.open_min));
+    desk.let_pass(2_000);
+    desk.claim_all();
+    let due_ms = desk.log.now_ms() + 58_000;
+    let wake = desk.scheduler.wake();
+    assert_eq!((wake.earliest_ms, wake.monotonic), (Some(due_ms - CONFIG.claim_lead_ms), None), "no busy waiting");
+}
+
+#[test]
 fn a_failing_lane_is_probed_with_one_message() {
     let (mut desk, messages) = desk_with(ROOMY, 5);
     desk.scheduler.lane_failed(LANE, desk.monotonic);
