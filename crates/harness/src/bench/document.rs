@@ -115,11 +115,15 @@ fn tables(report: &Report) -> String {
     text.push_str("| other messages pending | 1 k | 100 k | 2 M |\n|---|---|---|---|\n");
     for (name, unit, label) in [
         ("schedule_deliver_rate", "/s", "scheduled and delivered, sustained"),
-        ("half_load_rate", "/s", "half of that, for the lateness"),
+        ("half_load_rate", "/s", "half of that, for the lateness at half load"),
         ("lateness_p50_ms_half_load", " ms", "late at half load, p50"),
         ("lateness_p99_ms_half_load", " ms", "late at half load, p99"),
         ("lateness_p999_ms_half_load", " ms", "late at half load, p99.9"),
         ("lateness_max_ms_half_load", " ms", "late at half load, most"),
+        ("lateness_p50_ms_at_7500", " ms", "late at 7,500/s, p50"),
+        ("lateness_p99_ms_at_7500", " ms", "late at 7,500/s, p99"),
+        ("lateness_p999_ms_at_7500", " ms", "late at 7,500/s, p99.9"),
+        ("lateness_max_ms_at_7500", " ms", "late at 7,500/s, most"),
         ("lateness_p50_ms_full_load", " ms", "late at the sustained rate, p50"),
         ("lateness_p99_ms_full_load", " ms", "late at the sustained rate, p99"),
         ("schedule_answer_p50_ms_half_load", " ms", "answer to a batch at half load, p50"),

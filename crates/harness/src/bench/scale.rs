@@ -22,8 +22,8 @@ pub(crate) struct Scale {
     pub(crate) rate_span: Duration,
     /// What of it passes before the rate is measured.
     pub(crate) warm_up: Duration,
-    /// How long messages are scheduled at half that rate.
-    pub(crate) half_span: Duration,
+    /// How long messages are scheduled at half that rate, and at half of the rate that is expected.
+    pub(crate) paced_span: Duration,
     /// How long single messages are scheduled.
     pub(crate) singles_span: Duration,
     /// Messages due in one millisecond.
@@ -41,7 +41,7 @@ impl Scale {
             levels: [level("1k", 1_000), level("100k", 100_000), level("2m", 2_000_000)],
             rate_span: Duration::from_secs(40),
             warm_up: Duration::from_secs(8),
-            half_span: Duration::from_secs(40),
+            paced_span: Duration::from_secs(40),
             singles_span: Duration::from_secs(15),
             burst: 200_000,
             raw_span: Duration::from_secs(15),
@@ -56,7 +56,7 @@ impl Scale {
             levels: [level("1k", 1_000), level("100k", 10_000), level("2m", 100_000)],
             rate_span: Duration::from_secs(6),
             warm_up: Duration::from_secs(2),
-            half_span: Duration::from_secs(6),
+            paced_span: Duration::from_secs(6),
             singles_span: Duration::from_secs(4),
             burst: 20_000,
             raw_span: Duration::from_secs(4),
