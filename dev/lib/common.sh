@@ -53,16 +53,7 @@ ensure_packages() {
   command -v python3 >/dev/null || missing+=(python3)
   # bindgen loads libclang, and clang compiles RocksDB in about half the time of g++ 12.
   clang_cxx || missing+=("$(newest_clang_package)")
-  if ((${#missing[@]} > 0)); then
-    command -v apt-get >/dev/null || {
-      say "missing: ${missing[*]}; install them with your package manager and run this again"
-      return 1
-    }
-    local sudo=()
-    ((EUID == 0)) || sudo=(sudo)
-    note "install ${missing[*]}" env DEBIAN_FRONTEND=noninteractive \
-      "${sudo[@]}" bash -c 'apt-get update -q && apt-get install -q -y --no-install-recommends "$@"' _ "${missing[@]}"
-  fi
+  install_packages "${missing[@]}"
   clang_cxx || {
     say "no clang++ found, although its package is installed"
     return 1
@@ -71,6 +62,19 @@ ensure_packages() {
     say "cargo is missing: install Rust 1.95 or newer (https://rustup.rs) and run this again"
     return 1
   }
+}
+
+# install_packages NAME…: Debian's packages; nothing to do without a name.
+install_packages() {
+  if (($# == 0)); then return 0; fi
+  command -v apt-get >/dev/null || {
+    say "missing: $*; install them with your package manager and run this again"
+    return 1
+  }
+  local sudo=()
+  ((EUID == 0)) || sudo=(sudo)
+  note "install $*" env DEBIAN_FRONTEND=noninteractive \
+    "${sudo[@]}" bash -c 'apt-get update -q && apt-get install -q -y --no-install-recommends "$@"' _ "$@"
 }
 
 newest_clang_package() {
