@@ -4,6 +4,7 @@
 pub mod bench;
 pub mod console;
 pub mod crash;
+pub mod interrupt;
 pub mod process;
 pub mod run_folder;
 pub mod wall_clock;

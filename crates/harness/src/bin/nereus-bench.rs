@@ -7,6 +7,7 @@ use anyhow::Context as _;
 use clap::Parser;
 use harness::bench;
 use harness::console::{print, say};
+use harness::interrupt::unless_interrupted;
 
 const AFTER_HELP: &str = "\
 Progress goes to standard error, the figures to standard output. Exit code 0 means that everything was measured, whatever the \
@@ -66,7 +67,7 @@ fn measure(cli: &Cli) -> anyhow::Result<()> {
     let options =
         bench::Options { binary: cli.binary.clone(), is_quick: cli.quick, keep: cli.keep, parent: cli.folder.clone() };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let report = runtime.block_on(bench::run(&options))?;
+    let report = runtime.block_on(unless_interrupted(bench::run(&options)))?;
     print(report.text().trim_end());
     say(&format!("{} s", report.took.as_secs()));
     if let Some(folder) = &report.folder {

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use harness::console::{print, say};
 use harness::crash;
+use harness::interrupt::unless_interrupted;
 
 const AFTER_HELP: &str = "\
 Progress goes to standard error, the account to standard output. Exit code 0 means that every check held, 1 that one did not \
@@ -43,7 +44,10 @@ fn main() -> ExitCode {
     let options = crash::Options { binary: cli.binary, rounds: cli.rounds, seed, keep: cli.keep, parent: cli.folder };
     say(&format!("dev/crash --rounds {} --seed {seed}", options.rounds));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let report = match runtime.map_err(anyhow::Error::from).and_then(|runtime| runtime.block_on(crash::run(&options))) {
+    let report = match runtime
+        .map_err(anyhow::Error::from)
+        .and_then(|runtime| runtime.block_on(unless_interrupted(crash::run(&options))))
+    {
         Ok(report) => report,
         Err(error) => {
             say(&format!("dev/crash: {error:#}"));
