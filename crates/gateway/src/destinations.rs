@@ -169,19 +169,18 @@ pub(crate) async fn put(
     let planned = resolve(gateway, &spec, true).await?;
     let existing = gateway.destinations.get(name);
     let next_version = existing.as_ref().map_or(1, |cached| newest(&cached.record).version + 1);
-    let version = new_version(gateway, name, &settled(spec.clone(), &planned), &planned, next_version)?;
+    // What is shown and compared is the request with what it left open settled.
+    let version_of = |target: &Target| new_version(gateway, name, &settled(spec.clone(), target), target, next_version);
+    let version = version_of(&planned)?;
     if dry_run {
         let record = DestinationRecord { name: name.to_owned(), versions: vec![version], paused: false };
         return Ok((view(&record, checks(&planned)), true));
     }
     let target = resolve(gateway, &spec, false).await?;
-    let checks = checks(&target);
-    // What is shown and compared is the request with what it left open settled.
-    let version = new_version(gateway, name, &settled(spec, &target), &target, next_version)?;
-    let (record, created) = record_version(gateway, name, version).await?;
+    let (record, created) = record_version(gateway, name, version_of(&target)?).await?;
     let record = activate(gateway, record).await?;
     gateway.destinations.put(record.clone());
-    Ok((view(&record, checks), created))
+    Ok((view(&record, checks(&target)), created))
 }
 
 /// Writes the version into the record, unless the newest one is the same already.
