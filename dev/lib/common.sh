@@ -105,6 +105,7 @@ prepare() {
   ensure_rocksdb
 }
 
-build_binary() {
-  note "build nereus-delay (release)" cargo build --locked --release --manifest-path "$repo_root/Cargo.toml" -p nereus-delay
+# build_program PACKAGE PROGRAM
+build_program() {
+  note "build $2 (release)" cargo build --locked --release --manifest-path "$repo_root/Cargo.toml" -p "$1" --bin "$2"
 }
