@@ -7,5 +7,6 @@ pub mod destination;
 pub mod env;
 pub mod log;
 pub mod metadata;
+pub mod source;
 pub mod target;
 pub mod topics;
