@@ -97,6 +97,10 @@ pub trait SourceSession: Send + Sync + 'static {
     /// come before those of this place.
     fn start(&self, partition: &SourcePartition, offset: u64) -> Result<(), SourceError>;
 
+    /// Reads a partition no more until it is started again. Records that are on their way may still come, a batch or two; what
+    /// comes stays without gaps: the caller starts again right behind the last record it got.
+    fn stop(&self, partition: &SourcePartition) -> Result<(), SourceError>;
+
     /// The partition's end as it was last heard of: the offset of the next record to be written. `None` before anything was
     /// heard of it.
     fn end(&self, partition: &SourcePartition) -> Option<u64> {
