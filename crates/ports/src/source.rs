@@ -52,6 +52,9 @@ pub enum SourceEvent {
         committed: Option<u64>,
         /// The first offset that is kept, where a reader begins that has no other place to.
         first: u64,
+        /// The offset of the next record to be written. A reader that has settled more than this knows that the topic lost
+        /// records.
+        end: u64,
     },
     /// The partition is another member's now, or nobody's.
     Revoked {
