@@ -96,8 +96,9 @@ pub trait SourceSession: Send + Sync + 'static {
     /// The next event. A future that is dropped loses none. An error ends the session.
     fn next(&self) -> BoxFuture<'_, Result<SourceEvent, SourceError>>;
 
-    /// Begins or goes on reading an assigned partition at this offset. Records from elsewhere that are still on their way may
-    /// come before those of this place.
+    /// Begins reading an assigned partition at this offset, or goes on behind a stop. Records come in order from there, and
+    /// none that was read for an earlier assignment comes after the `Assigned` of this one: a reader could not tell such a
+    /// record from one behind a gap.
     fn start(&self, partition: &SourcePartition, offset: u64) -> Result<(), SourceError>;
 
     /// Reads a partition no more until it is started again. Records that are on their way may still come, a batch or two; what
