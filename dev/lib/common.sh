@@ -47,10 +47,15 @@ note() {
 
 ensure_packages() {
   local missing=()
-  command -v cc >/dev/null || missing+=(gcc)
+  command -v cc >/dev/null || missing+=(gcc libc6-dev)
   command -v make >/dev/null || missing+=(make)
   command -v curl >/dev/null || missing+=(curl)
   command -v python3 >/dev/null || missing+=(python3)
+  # librdkafka: built by cmake, with OpenSSL for TLS and SCRAM, zlib for gzip, and the headers of curl.
+  command -v cmake >/dev/null || missing+=(cmake)
+  has_header openssl/ssl.h || missing+=(libssl-dev)
+  has_header zlib.h || missing+=(zlib1g-dev)
+  has_header curl/curl.h || missing+=(libcurl4-openssl-dev)
   # bindgen loads libclang, and clang compiles RocksDB in about half the time of g++ 12.
   clang_cxx || missing+=("$(newest_clang_package)")
   install_packages "${missing[@]}"
@@ -63,6 +68,9 @@ ensure_packages() {
     return 1
   }
 }
+
+# has_header NAME: where the C compiler looks by itself.
+has_header() { echo "#include <$1>" | cc -E -xc -o /dev/null - 2>/dev/null; }
 
 # install_packages NAME…: Debian's packages; nothing to do without a name.
 install_packages() {

@@ -11,14 +11,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::cas::Record;
 
-/// How far a version has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// How far a version has come. It never goes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum VersionState {
     /// Some shards may not have applied it yet.
     Activating,
     /// Every shard has applied it.
     Active,
+    /// Every shard refuses new messages for it; those it has are delivered.
+    Deprecated,
 }
 
 /// One version of a destination's profile.
@@ -97,8 +99,8 @@ impl Record for DestinationRecord {
             if fixed != *new {
                 return Err(format!("version {} is immutable", old.version));
             }
-            if (old.state, new.state) == (VersionState::Active, VersionState::Activating) {
-                return Err(format!("version {} is active already", old.version));
+            if new.state < old.state {
+                return Err(format!("version {} was {:?} and cannot be {:?} again", old.version, old.state, new.state));
             }
         }
         if !next.versions.is_sorted_by(|a, b| a.version < b.version) {

@@ -67,7 +67,12 @@ impl Server {
         let Server { gateway, listener, .. } = self;
         let follow = destinations::load(&gateway).await?;
         let upkeep = async {
-            tokio::join!(follow, sweep(&gateway), destinations::reconcile(&gateway));
+            tokio::join!(
+                follow,
+                sweep(&gateway),
+                destinations::reconcile(&gateway),
+                destinations::keep_fresh(&gateway)
+            );
         };
         let router = http::router(gateway.clone());
         let listener = listener.tap_io(|stream| {

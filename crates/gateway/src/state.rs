@@ -58,6 +58,8 @@ pub struct GatewayConfig {
     pub principal: String,
     /// What a destination has where its request says nothing.
     pub destination_defaults: DestinationDefaults,
+    /// How often destinations are compared with their topics.
+    pub destination_refresh_interval: Duration,
     /// How long a request waits for a verdict when it does not say.
     pub wait_default: Duration,
     /// How long a request may wait.

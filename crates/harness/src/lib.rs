@@ -5,6 +5,7 @@ pub mod bench;
 pub mod console;
 pub mod crash;
 pub mod interrupt;
+pub mod kafka;
 pub mod process;
 pub mod run_folder;
 pub mod wall_clock;

@@ -230,7 +230,7 @@ impl Usage {
 }
 
 /// The last lines of a file.
-fn tail(path: &Path) -> String {
+pub(crate) fn tail(path: &Path) -> String {
     const LINES: usize = 40;
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let lines: Vec<&str> = text.lines().collect();

@@ -61,7 +61,7 @@ pub(crate) enum Command {
     List(ListArgs),
     /// Count messages by status
     Count(CountArgs),
-    /// Create, show, pause and resume destinations
+    /// Create, show, pause, rebind and deprecate destinations
     #[command(subcommand)]
     Destination(DestinationCommand),
     /// List topics of the embedded log
@@ -69,9 +69,15 @@ pub(crate) enum Command {
     Topic(TopicCommand),
     /// Read a topic of the embedded log
     Consume(ConsumeArgs),
-    /// Look at shards, lanes and routes
+    /// List lanes: the independent queues, one a destination partition and shard
     #[command(subcommand)]
-    Admin(AdminCommand),
+    Lane(LaneCommand),
+    /// List shards with their state, load and totals
+    #[command(subcommand)]
+    Shard(ShardCommand),
+    /// List routes
+    #[command(subcommand)]
+    Route(RouteCommand),
     /// Say whether the server can do its work
     Status,
     /// Explain a code that an answer carries, such as TOO_LATE
@@ -285,6 +291,27 @@ pub(crate) enum DestinationCommand {
         /// Its name
         name: String,
     },
+    /// Take no new messages for a destination; those it has are delivered
+    Deprecate {
+        /// Its name
+        name: String,
+        /// Do it without asking
+        #[arg(long)]
+        yes: bool,
+    },
+    /// Take new messages for a deprecated destination again
+    Activate {
+        /// Its name
+        name: String,
+    },
+    /// Deliver to the topic that has the name now, after the one before was deleted; what is pending follows
+    Rebind {
+        /// Its name
+        name: String,
+        /// Do it without asking
+        #[arg(long)]
+        yes: bool,
+    },
 }
 
 /// A destination's settings.
@@ -292,12 +319,27 @@ pub(crate) enum DestinationCommand {
 pub(crate) struct DestinationArgs {
     /// Its name
     pub(crate) name: String,
-    /// The embedded topic; made when there is none
+    /// The topic. An embedded one is made when there is none; one of Kafka must exist
     #[arg(long, value_name = "TOPIC")]
     pub(crate) topic: String,
-    /// The topic's partitions [default: 1, or what the topic has]
-    #[arg(long, value_name = "N")]
+    /// Brokers of the Kafka cluster that has the topic [default: the embedded topics]
+    #[arg(long, value_name = "HOST:PORT,…")]
+    pub(crate) kafka: Option<String>,
+    #[command(flatten)]
+    pub(crate) security: KafkaSecurityArgs,
+    /// An embedded topic's partitions [default: 1, or what the topic has]
+    #[arg(long, value_name = "N", conflicts_with = "kafka")]
     pub(crate) partitions: Option<u32>,
+    /// How a message gets its partition: as Kafka's own partitioner places its key, or by our own hash of it
+    /// [default: murmur2]
+    #[arg(long, value_name = "HOW", conflicts_with = "partition")]
+    pub(crate) partitioner: Option<PartitionerArg>,
+    /// Send every message to this partition
+    #[arg(long, value_name = "N")]
+    pub(crate) partition: Option<u32>,
+    /// What timestamp delivered records have [default: event-time, a message's own where it has one]
+    #[arg(long, value_name = "WHICH")]
+    pub(crate) timestamp: Option<TimestampArg>,
     /// The longest delay, such as 10y
     #[arg(long, value_name = "DELAY")]
     pub(crate) max_delay: Option<String>,
@@ -319,6 +361,73 @@ pub(crate) struct DestinationArgs {
     /// Check the settings, change nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
+}
+
+/// How a Kafka cluster is reached.
+#[derive(Debug, Args)]
+pub(crate) struct KafkaSecurityArgs {
+    /// plaintext, ssl, sasl_plaintext or sasl_ssl
+    #[arg(long = "security", value_name = "PROTOCOL", requires = "kafka", help_heading = "Kafka")]
+    pub(crate) protocol: Option<String>,
+    /// PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512
+    #[arg(long, value_name = "NAME", requires = "kafka", help_heading = "Kafka")]
+    pub(crate) sasl_mechanism: Option<String>,
+    /// The user
+    #[arg(long, value_name = "NAME", requires = "kafka", help_heading = "Kafka")]
+    pub(crate) sasl_username: Option<String>,
+    /// Where the server finds the password: env:NAME or file:PATH
+    #[arg(long, value_name = "REFERENCE", requires = "kafka", help_heading = "Kafka")]
+    pub(crate) sasl_password: Option<String>,
+    /// The authority that signed the brokers' certificates, a file on the server
+    #[arg(long, value_name = "PATH", requires = "kafka", help_heading = "Kafka")]
+    pub(crate) ssl_ca: Option<String>,
+    /// A further client setting under the client library's own name, such as compression.type=zstd
+    #[arg(long = "set", value_name = "NAME=VALUE", requires = "kafka", help_heading = "Kafka", value_parser = setting)]
+    pub(crate) settings: Vec<(String, String)>,
+}
+
+fn setting(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("write it as NAME=VALUE".to_owned()),
+    }
+}
+
+impl KafkaSecurityArgs {
+    /// The connection to a topic.
+    pub(crate) fn connection(&self, bootstrap_servers: &str, topic: &str) -> client::api::kafka::KafkaConnection {
+        let named = [
+            ("security.protocol", &self.protocol),
+            ("sasl.mechanism", &self.sasl_mechanism),
+            ("sasl.username", &self.sasl_username),
+            ("sasl.password", &self.sasl_password),
+            ("ssl.ca.location", &self.ssl_ca),
+        ];
+        let named = named.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value.clone()?)));
+        client::api::kafka::KafkaConnection {
+            bootstrap_servers: bootstrap_servers.to_owned(),
+            topic: topic.to_owned(),
+            settings: named.chain(self.settings.iter().cloned()).collect(),
+        }
+    }
+}
+
+/// How a message gets its partition.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum PartitionerArg {
+    /// As Kafka's own partitioner places the key
+    Murmur2,
+    /// By a hash of our own over the key
+    RegistryHash,
+}
+
+/// What timestamp delivered records have.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum TimestampArg {
+    /// The message's own event time where it has one, else its delivery time
+    EventTime,
+    /// The message's delivery time
+    DeliveryTime,
 }
 
 /// What to do with topics.
@@ -358,19 +467,29 @@ pub(crate) struct ConsumeArgs {
     pub(crate) headers: bool,
 }
 
-/// What operators look at.
+/// What to do with lanes.
 #[derive(Debug, Subcommand)]
-pub(crate) enum AdminCommand {
-    /// List shards with their state, load and totals
-    Shards,
-    /// List lanes: the independent queues, one a destination partition and shard
-    Lanes {
+pub(crate) enum LaneCommand {
+    /// List lanes with their state, and with what is in the way of those that are blocked
+    List {
         /// Only of this destination
         #[arg(long, value_name = "NAME")]
         destination: Option<String>,
     },
+}
+
+/// What to do with shards.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ShardCommand {
+    /// List shards with their state, load and totals
+    List,
+}
+
+/// What to do with routes.
+#[derive(Debug, Subcommand)]
+pub(crate) enum RouteCommand {
     /// List routes
-    Routes,
+    List,
 }
 
 /// What to explain.

@@ -171,6 +171,8 @@ pub(crate) struct DestinationsConfig {
     pub(crate) retry_duration_max: Span,
     /// Attempts of unknown outcome that are repeated.
     pub(crate) uncertain_retries_max: u32,
+    /// How often destinations are compared with their topics.
+    pub(crate) refresh_interval: Span,
 }
 
 impl Default for DestinationsConfig {
@@ -182,6 +184,7 @@ impl Default for DestinationsConfig {
             attempts_max: 500,
             retry_duration_max: Span::hours(24),
             uncertain_retries_max: 5,
+            refresh_interval: Span::minutes(1),
         }
     }
 }

@@ -13,6 +13,7 @@ use anyhow::{Context as _, bail};
 use client::prepare::RouteSnapshot;
 use clock::{ClockOptions, SystemClock, SystemClockOptions, TrustedClock};
 use control::cas::Records;
+use control::destination::DestinationRecord;
 use control::route::{RouteLog, RouteRecord, RouteState, parse_uuid};
 use ed25519_dalek::SigningKey;
 use embedded::{
@@ -21,6 +22,7 @@ use embedded::{
 };
 use gateway::routes::{RouteEntry, RouteTable};
 use gateway::{DestinationDefaults, GatewayConfig, GatewayParts, Server, StorageFigures};
+use kafka::{Connections, KafkaDestination, KafkaOptions, KafkaTargets, ReadEnvironment};
 use ports::destination::Destination;
 use ports::log::ShardLog;
 use ports::target::TargetSystem;
@@ -53,6 +55,10 @@ const HTTP_DRAIN: Duration = Duration::from_secs(5);
 const CLOCK_SAMPLE_INTERVAL: Duration = Duration::from_millis(500);
 /// Sockets and files that a busy server needs.
 const OPEN_FILES: u64 = 65_536;
+/// How much earlier than the worker Kafka's client library gives a record up.
+const KAFKA_ANSWER_MARGIN: Duration = Duration::from_secs(5);
+/// The longest pause before a lane that cannot be used is tried again. Trying writes nothing into the log.
+const LANE_REOPEN_MAX: Duration = Duration::from_secs(5);
 
 /// Runs the server of a checked configuration until it is told to stop.
 ///
@@ -335,7 +341,43 @@ fn run_thread(
 
 fn destinations(parts: &Parts<'_>) -> Arc<Destinations> {
     let embedded: Arc<dyn Destination> = Arc::new(EmbeddedDestination::new(parts.embedded.clone()));
-    Arc::new(BTreeMap::from([(AdapterKind::Embedded, embedded)]))
+    let clock = parts.clock.clone();
+    let kafka: Arc<dyn Destination> = Arc::new(KafkaDestination::new(KafkaOptions {
+        connections: kafka_connections(parts),
+        environment: environment(),
+        now_ms: Arc::new(move || clock.carried().midpoint_ms()),
+        delivery_timeout: kafka_delivery_timeout(parts.config.delivery.send_deadline.duration()),
+    }));
+    Arc::new(BTreeMap::from([(AdapterKind::Embedded, embedded), (AdapterKind::Kafka, kafka)]))
+}
+
+/// The client library gives a record up before the worker does, so that what was never sent is known not to be.
+fn kafka_delivery_timeout(send_deadline: Duration) -> Duration {
+    send_deadline.saturating_sub(KAFKA_ANSWER_MARGIN).max(send_deadline / 2)
+}
+
+/// A destination's connection is in its record, under the version that the lane is bound to.
+fn kafka_connections(parts: &Parts<'_>) -> Connections {
+    let (records, tenant) = (parts.records.clone(), parts.config.server.tenant.clone());
+    Arc::new(move |profile_id, version| {
+        let (records, tenant) = (records.clone(), tenant.clone());
+        Box::pin(async move {
+            let name = String::from_utf8_lossy(&profile_id);
+            let stored = records
+                .get::<DestinationRecord>(&control::destination::key(&tenant, &name))
+                .await
+                .map_err(|error| error.to_string())?
+                .ok_or_else(|| format!("destination {name:?} has no record"))?;
+            let found = stored.record.version(version).and_then(|version| version.spec.get("kafka").cloned());
+            found.ok_or_else(|| format!("version {version} of destination {name:?} has no Kafka connection"))
+        })
+    })
+}
+
+/// Where references of the form env:NAME lead.
+#[expect(clippy::disallowed_methods, reason = "secrets are named in requests and read when a client is made")]
+fn environment() -> ReadEnvironment {
+    Arc::new(|name| std::env::var(name).ok())
 }
 
 fn worker_config(config: &Configuration) -> WorkerConfig {
@@ -368,7 +410,7 @@ fn worker_config(config: &Configuration) -> WorkerConfig {
         send_deadline: delivery.send_deadline.duration(),
         recovery_deadline: delivery.recovery_deadline.duration(),
         lane_reopen_min: delivery.circuit_pause_min.duration(),
-        lane_reopen_max: delivery.circuit_pause_max.duration(),
+        lane_reopen_max: delivery.circuit_pause_max.duration().min(LANE_REOPEN_MAX),
         fence_interval_max: delivery.fence_interval_max.duration(),
         fence_interval_min: Duration::from_millis(100),
         expire_per_fence_max: config.limits.expire_per_fence_max,
@@ -383,7 +425,8 @@ fn worker_config(config: &Configuration) -> WorkerConfig {
 fn gateway_parts(parts: &Parts<'_>, entry: RouteEntry, worker_metrics: Arc<Metrics>) -> anyhow::Result<GatewayParts> {
     let config = parts.config;
     let http = &config.http;
-    let targets: Arc<dyn TargetSystem> = Arc::new(EmbeddedTargets::new(parts.embedded.clone(), RECORD_BYTES_MAX));
+    let embedded: Arc<dyn TargetSystem> = Arc::new(EmbeddedTargets::new(parts.embedded.clone(), RECORD_BYTES_MAX));
+    let kafka: Arc<dyn TargetSystem> = Arc::new(KafkaTargets::new(environment(), RECORD_BYTES_MAX));
     let defaults = &config.destinations;
     let Some(routes) = RouteTable::new(vec![entry]) else { bail!("the default route has no shards") };
     Ok(GatewayParts {
@@ -399,6 +442,7 @@ fn gateway_parts(parts: &Parts<'_>, entry: RouteEntry, worker_metrics: Arc<Metri
                 retry_duration_ms_max: defaults.retry_duration_max.0.unsigned_abs(),
                 uncertain_retries_max: defaults.uncertain_retries_max,
             },
+            destination_refresh_interval: defaults.refresh_interval.duration(),
             wait_default: http.wait_default.duration(),
             wait_max: http.wait_max.duration(),
             body_bytes_max: http.body_bytes_max.size(),
@@ -414,7 +458,7 @@ fn gateway_parts(parts: &Parts<'_>, entry: RouteEntry, worker_metrics: Arc<Metri
         fill_random: Box::new(fill_random),
         records: parts.records.clone(),
         routes,
-        systems: BTreeMap::from([("embedded", targets)]),
+        systems: BTreeMap::from([("embedded", embedded), ("kafka", kafka)]),
         topics: Arc::new(EmbeddedTopics::new(parts.embedded.clone())),
         control_key: (KEY_VERSION, parts.key.clone()),
         worker_metrics,

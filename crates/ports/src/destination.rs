@@ -111,6 +111,11 @@ pub trait LaneSession: Send + Sync + 'static {
     /// go.
     fn forget_before(&self, admission_order_token: Bytes);
 
+    /// Something operators should know of a session that works, such as throttling by the broker, with the code they see.
+    fn remark(&self) -> Option<LaneError> {
+        None
+    }
+
     /// Ready once the session is over or in doubt, with the reason.
     fn lost(&self) -> BoxFuture<'static, LaneError>;
 }

@@ -5,20 +5,24 @@ use std::collections::{BTreeMap, BTreeSet};
 use tidy::Crates;
 
 /// For each of our crates, the others of ours it may name.
-const ARROWS: [(&str, &[&str]); 14] = [
+const ARROWS: [(&str, &[&str]); 15] = [
     ("protocol", &[]),
     ("clock", &[]),
     ("shard", &["clock", "protocol"]),
     ("ports", &["clock", "protocol", "shard"]),
     ("store", &["shard"]),
     ("embedded", &["ports", "protocol", "shard", "store"]),
+    ("kafka", &["ports", "protocol", "shard"]),
     ("control", &["ports", "protocol"]),
     ("client", &["protocol"]),
     ("worker", &["clock", "control", "ports", "protocol", "shard"]),
     ("gateway", &["client", "clock", "control", "ports", "protocol", "shard", "worker"]),
     (
         "nereus-delay",
-        &["client", "clock", "control", "embedded", "gateway", "ports", "protocol", "shard", "store", "worker"],
+        &[
+            "client", "clock", "control", "embedded", "gateway", "kafka", "ports", "protocol", "shard", "store",
+            "worker",
+        ],
     ),
     ("testkit", &["clock", "ports", "protocol", "shard"]),
     ("harness", &["client", "protocol", "shard", "store"]),

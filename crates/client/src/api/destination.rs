@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::kafka::KafkaConnection;
+
 /// What a destination should be. Exactly one system is named.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -10,9 +12,19 @@ pub struct DestinationSpec {
     /// A topic of the embedded log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub embedded: Option<EmbeddedSpec>,
+    /// A topic of a Kafka cluster. It must exist.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kafka: Option<KafkaConnection>,
     /// How a message gets its partition: `murmur2` (default: as Kafka's own partitioner places the key) or `registry_hash`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partitioner: Option<Partitioner>,
+    /// Every message goes to this partition, whatever its key; in place of a partitioner.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partition: Option<u32>,
+    /// What timestamp delivered records have: `event_time` (default: the message's own event time where it has one, else its
+    /// delivery time) or `delivery_time`. A topic that keeps records by age counts from it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timestamp: Option<TimestampSpec>,
     /// How unsuccessful attempts are repeated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<RetrySpec>,
@@ -43,6 +55,16 @@ pub enum Partitioner {
     Murmur2,
     /// The protocol registry's hash over the key, or over the message's UUID without one.
     RegistryHash,
+}
+
+/// What timestamp delivered records have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TimestampSpec {
+    /// The message's event time where it has one, else its delivery time.
+    EventTime,
+    /// The message's delivery time.
+    DeliveryTime,
 }
 
 /// How unsuccessful attempts are repeated. What is not given has the service's default.
@@ -97,11 +119,11 @@ pub struct Destination {
     pub name: String,
     /// The version that new messages bind.
     pub version: u64,
-    /// `active`, or `activating` while some shards have not applied it.
+    /// `active`; `activating` while some shards have not applied it; `deprecated` when it takes no new messages.
     pub state: String,
     /// Whether deliveries are paused.
     pub paused: bool,
-    /// The system it is on: `embedded`.
+    /// The system it is on: `embedded` or `kafka`.
     pub system: String,
     /// The topic.
     pub topic: String,
@@ -119,9 +141,26 @@ pub struct Destination {
     pub created_at: String,
     /// When this version was made, epoch milliseconds.
     pub created_at_ms: i64,
+    /// Every version it has had, ascending. Messages keep the one they were bound to.
+    pub versions: Vec<DestinationVersion>,
     /// What was checked, right after a change.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub checks: Vec<Check>,
+}
+
+/// One version of a destination.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DestinationVersion {
+    /// From 1.
+    pub version: u64,
+    /// `activating`, `active` or `deprecated`.
+    pub state: String,
+    /// The topic's partitions, pinned in this version.
+    pub partitions: u32,
+    /// When it was made.
+    pub created_at: String,
+    /// When it was made, epoch milliseconds.
+    pub created_at_ms: i64,
 }
 
 /// Every destination.

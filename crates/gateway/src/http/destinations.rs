@@ -86,7 +86,7 @@ pub(crate) async fn put_destination(
     path = "/v1/destinations/{name}:{verb}",
     params(
         ("name" = String, Path, description = "The destination's name"),
-        ("verb" = String, Path, description = "pause or resume"),
+        ("verb" = String, Path, description = "pause, resume, deprecate or activate"),
     ),
     responses(
         (status = 200, description = "The destination", body = Destination),
@@ -99,8 +99,10 @@ pub(crate) async fn destination_verb(State(gateway): Shared, Segment(segment): S
     let destination = match segment.rsplit_once(':') {
         Some((name, "pause")) => destinations::set_paused(&gateway, name, true).await?,
         Some((name, "resume")) => destinations::set_paused(&gateway, name, false).await?,
+        Some((name, "deprecate")) => destinations::deprecate(&gateway, name).await?,
+        Some((name, "activate")) => destinations::reactivate(&gateway, name).await?,
         _ => {
-            let detail = format!("{segment:?} has no verb; :pause and :resume are known");
+            let detail = format!("{segment:?} has no verb; :pause, :resume, :deprecate and :activate are known");
             return Err(Problem::new(SurfaceCode::PathNotFound, detail).into());
         }
     };

@@ -4,20 +4,11 @@ use client::api::admin::{LaneList, Readiness, RouteList, ShardList};
 use client::http::HttpClient;
 use hyper::Method;
 
-use crate::cli::AdminCommand;
 use crate::failure::{Exit, Failure};
 use crate::output::{Output, fields, say};
 
-/// Runs an admin command.
-pub(super) async fn run(client: &HttpClient, command: AdminCommand, output: &Output) -> Result<(), Failure> {
-    match command {
-        AdminCommand::Shards => shards(client, output).await,
-        AdminCommand::Lanes { destination } => lanes(client, destination, output).await,
-        AdminCommand::Routes => routes(client, output).await,
-    }
-}
-
-async fn shards(client: &HttpClient, output: &Output) -> Result<(), Failure> {
+/// Lists shards.
+pub(super) async fn shards(client: &HttpClient, output: &Output) -> Result<(), Failure> {
     let list = client.call(Method::GET, &["v1", "admin", "shards"]).send::<ShardList>().await?.body;
     output.table(
         &list.items,
@@ -39,7 +30,8 @@ async fn shards(client: &HttpClient, output: &Output) -> Result<(), Failure> {
     )
 }
 
-async fn lanes(client: &HttpClient, destination: Option<String>, output: &Output) -> Result<(), Failure> {
+/// Lists lanes.
+pub(super) async fn lanes(client: &HttpClient, destination: Option<String>, output: &Output) -> Result<(), Failure> {
     let list = client
         .call(Method::GET, &["v1", "admin", "lanes"])
         .query("destination", destination)
@@ -80,7 +72,8 @@ async fn lanes(client: &HttpClient, destination: Option<String>, output: &Output
     )
 }
 
-async fn routes(client: &HttpClient, output: &Output) -> Result<(), Failure> {
+/// Lists routes.
+pub(super) async fn routes(client: &HttpClient, output: &Output) -> Result<(), Failure> {
     let list = client.call(Method::GET, &["v1", "admin", "routes"]).send::<RouteList>().await?.body;
     output.table(&list.items, ["NAME", "ROUTE", "TENANT", "STATE", "SHARDS"], |route| {
         [route.name.clone(), route.route.clone(), route.tenant.clone(), route.state.clone(), route.shards.to_string()]

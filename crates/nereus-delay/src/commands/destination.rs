@@ -1,12 +1,14 @@
-//! Destinations: create, show, list, pause, resume.
+//! Destinations: create, show, list, pause, resume, deprecate, activate, rebind.
 
-use client::api::destination::{Destination, DestinationList, DestinationSpec, EmbeddedSpec, RetrySpec};
+use client::api::destination::{
+    Destination, DestinationList, DestinationSpec, EmbeddedSpec, Partitioner, RetrySpec, TimestampSpec,
+};
 use client::duration::DisplayDelay;
 use client::http::HttpClient;
 use hyper::Method;
 
 use super::confirm::confirm;
-use crate::cli::{DestinationArgs, DestinationCommand};
+use crate::cli::{DestinationArgs, DestinationCommand, PartitionerArg, TimestampArg};
 use crate::failure::Failure;
 use crate::output::{Output, fields, say};
 
@@ -27,6 +29,20 @@ pub(super) async fn run(client: &HttpClient, command: DestinationCommand, output
             set(client, &name, ":pause", output).await
         }
         DestinationCommand::Resume { name } => set(client, &name, ":resume", output).await,
+        DestinationCommand::Deprecate { name, yes } => {
+            let what = format!("destination {name:?} will take no new messages; those it has are delivered");
+            confirm(&what, yes)?;
+            set(client, &name, ":deprecate", output).await
+        }
+        DestinationCommand::Activate { name } => set(client, &name, ":activate", output).await,
+        DestinationCommand::Rebind { name, yes } => {
+            let what = format!(
+                "what is pending for destination {name:?} will be delivered to the topic that has its topic's name now; what \
+                 was delivered to the one before is not delivered again"
+            );
+            confirm(&what, yes)?;
+            set(client, &name, ":rebind", output).await
+        }
     }
 }
 
@@ -39,11 +55,23 @@ async fn create(client: &HttpClient, args: &DestinationArgs, output: &Output) ->
         ..RetrySpec::default()
     };
     let spec = DestinationSpec {
-        embedded: Some(EmbeddedSpec { topic: args.topic.clone(), partitions: args.partitions }),
+        embedded: match args.kafka {
+            Some(_) => None,
+            None => Some(EmbeddedSpec { topic: args.topic.clone(), partitions: args.partitions }),
+        },
+        kafka: args.kafka.as_ref().map(|servers| args.security.connection(servers, &args.topic)),
+        partitioner: args.partitioner.map(|partitioner| match partitioner {
+            PartitionerArg::Murmur2 => Partitioner::Murmur2,
+            PartitionerArg::RegistryHash => Partitioner::RegistryHash,
+        }),
+        partition: args.partition,
+        timestamp: args.timestamp.map(|timestamp| match timestamp {
+            TimestampArg::EventTime => TimestampSpec::EventTime,
+            TimestampArg::DeliveryTime => TimestampSpec::DeliveryTime,
+        }),
         retry: (retry != RetrySpec::default()).then_some(retry),
         max_delay: args.max_delay.clone(),
         expires_after: args.expires_after.clone(),
-        ..DestinationSpec::default()
     };
     let answer = client
         .call(Method::PUT, &["v1", "destinations", &args.name])

@@ -12,7 +12,7 @@ mod message;
 
 use client::http::HttpClient;
 
-use crate::cli::{Command, Global};
+use crate::cli::{Command, Global, LaneCommand, RouteCommand, ShardCommand};
 use crate::failure::Failure;
 use crate::output::Output;
 
@@ -40,7 +40,9 @@ pub(crate) fn run(command: Command, global: &Global, output: &Output) -> Result<
             Command::Destination(command) => destination::run(&client, command, output).await,
             Command::Topic(command) => consume::topics(&client, command, output).await,
             Command::Consume(args) => consume::consume(&client, &args, output).await,
-            Command::Admin(command) => admin::run(&client, command, output).await,
+            Command::Lane(LaneCommand::List { destination }) => admin::lanes(&client, destination, output).await,
+            Command::Shard(ShardCommand::List) => admin::shards(&client, output).await,
+            Command::Route(RouteCommand::List) => admin::routes(&client, output).await,
             Command::Status => admin::status(&client, output).await,
             Command::Serve(_) | Command::Explain(_) | Command::Completion(_) => Ok(()),
         }

@@ -22,7 +22,7 @@ pub use self::evidence::{
     TopicAck,
 };
 pub use self::genesis::{Genesis, Limits, Roles, SigningKeyEntry};
-pub use self::profile::{AllowedOrdering, DestinationProfile, OutcomeCapability, PartitionPolicy};
+pub use self::profile::{AllowedOrdering, DestinationProfile, OutcomeCapability, PartitionPolicy, TimestampPolicy};
 use crate::canonical::{self, DecodeError, decode_canonical};
 use crate::field::{self, Fault, FieldError, Within};
 use crate::hash::{Hash, Preimage};

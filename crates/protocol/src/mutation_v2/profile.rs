@@ -48,6 +48,8 @@ pub struct DestinationProfile {
     pub retry_policy: RetryPolicyRef,
     /// What people call it.
     pub display_name: Text,
+    /// What timestamp delivered records have.
+    pub timestamp_policy: TimestampPolicy,
 }
 
 /// How a message gets its partition.
@@ -57,6 +59,21 @@ pub enum PartitionPolicy {
     Murmur2Key,
     /// By the registry's hash over the key, or over the message's UUID where there is none.
     RegistryHash,
+    /// Always the same one.
+    Explicit {
+        /// Below the profile's partition count.
+        partition: u32,
+    },
+}
+
+/// What timestamp a delivered record has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub enum TimestampPolicy {
+    /// The message's event time where it has one, else its `deliverAt`.
+    #[default]
+    EventTime,
+    /// Its `deliverAt`.
+    DeliveryTime,
 }
 
 /// What can be known of an attempt; the numbers are the registry's (protocol registry §2.8).
@@ -126,6 +143,11 @@ impl DestinationProfile {
     /// [`FieldError`] for the first that is broken.
     pub fn check(&self) -> Result<(), FieldError> {
         field::not_zero("partition_count", self.partition_count)?;
+        if let PartitionPolicy::Explicit { partition } = self.partition_policy
+            && partition >= self.partition_count
+        {
+            return Err(FieldError::new("explicit_partition", Fault::Conflict { with: "partition_count" }));
+        }
         let fits = matches!(
             (self.outcome_capability, &self.resource),
             (OutcomeCapability::AtLeastOnce, _)
@@ -167,6 +189,7 @@ impl DestinationProfile {
             partition_policy: match field::known("partition_policy", proto.partition_policy)? {
                 v2::PartitionPolicy::Murmur2Key => PartitionPolicy::Murmur2Key,
                 v2::PartitionPolicy::RegistryHash => PartitionPolicy::RegistryHash,
+                v2::PartitionPolicy::Explicit => PartitionPolicy::Explicit { partition: proto.explicit_partition },
                 v2::PartitionPolicy::Unspecified => {
                     return Err(FieldError::new("partition_policy", Fault::UnknownValue { found: 0 }));
                 }
@@ -184,7 +207,15 @@ impl DestinationProfile {
             retry_policy: policy_from_proto(field::required("retry_policy", proto.retry_policy)?)
                 .within("retry_policy")?,
             display_name: Text::new(proto.display_name).map_err(|error| FieldError::new("display_name", error))?,
+            timestamp_policy: match field::known("timestamp_policy", proto.timestamp_policy)? {
+                v2::TimestampPolicy::EventTime => TimestampPolicy::EventTime,
+                v2::TimestampPolicy::DeliveryTime => TimestampPolicy::DeliveryTime,
+            },
         };
+        let is_explicit = matches!(profile.partition_policy, PartitionPolicy::Explicit { .. });
+        if !is_explicit && proto.explicit_partition != 0 {
+            return Err(FieldError::new("explicit_partition", Fault::Conflict { with: "partition_policy" }));
+        }
         profile.check()?;
         Ok(profile)
     }
@@ -198,8 +229,13 @@ impl DestinationProfile {
             partition_policy: match self.partition_policy {
                 PartitionPolicy::Murmur2Key => v2::PartitionPolicy::Murmur2Key,
                 PartitionPolicy::RegistryHash => v2::PartitionPolicy::RegistryHash,
+                PartitionPolicy::Explicit { .. } => v2::PartitionPolicy::Explicit,
             }
             .into(),
+            explicit_partition: match self.partition_policy {
+                PartitionPolicy::Explicit { partition } => partition,
+                PartitionPolicy::Murmur2Key | PartitionPolicy::RegistryHash => 0,
+            },
             outcome_capability: self.outcome_capability as u32,
             ordering_bits: bit(self.ordering.best_effort, ORDERING_BEST_EFFORT)
                 | bit(self.ordering.delivery_time_fifo, ORDERING_DELIVERY_TIME_FIFO),
@@ -214,6 +250,11 @@ impl DestinationProfile {
                 semantic_hash: Bytes::copy_from_slice(&self.retry_policy.semantic_hash),
             }),
             display_name: self.display_name.as_str().to_owned(),
+            timestamp_policy: match self.timestamp_policy {
+                TimestampPolicy::EventTime => v2::TimestampPolicy::EventTime,
+                TimestampPolicy::DeliveryTime => v2::TimestampPolicy::DeliveryTime,
+            }
+            .into(),
         }
     }
 }

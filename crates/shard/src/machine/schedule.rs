@@ -320,6 +320,7 @@ fn target_partition(
         (PartitionPolicy::Murmur2Key, Some(key)) => routing::kafka_partition(key, partition_count),
         (PartitionPolicy::RegistryHash, Some(key)) => by_registry(key),
         (PartitionPolicy::Murmur2Key | PartitionPolicy::RegistryHash, None) => by_registry(message.as_bytes()),
+        (PartitionPolicy::Explicit { partition }, _) => partition,
     })
 }
 

@@ -25,7 +25,7 @@ use protocol::mutation_v2::{
     Absence, AbsenceKind, Admission, AllowedOrdering, AttemptResult, Author, ClaimResult, ControlPayload,
     DestinationProfile, Disposition, Genesis, Limits, MutationBody, MutationV2, Outcome, OutcomeCapability, Outcomes,
     OwnerEpoch, PartitionPolicy, ProfileActivate, ProfileVersion, PublishAdmission, PublishedEvidence, Refusal, Roles,
-    ShardControl, SigningKeyEntry, Stamp, TimeFence, TopicAck,
+    ShardControl, SigningKeyEntry, Stamp, TimeFence, TimestampPolicy, TopicAck,
 };
 use protocol::policy::{DlqExport, RetryPolicy, UncertainPolicy};
 use protocol::position::{EmbeddedPosition, SourcePosition};
@@ -396,6 +396,7 @@ impl Destination {
             delay_ms_max: i64::MAX,
             retry_policy: policy.reference(),
             display_name: id.try_into().expect("names of tests are text"),
+            timestamp_policy: TimestampPolicy::EventTime,
         };
         Destination { profile: ProfileVersion { id: Bytes::copy_from_slice(id.as_bytes()), version: 1 }, body }
     }

@@ -199,6 +199,7 @@ impl Model {
         let (id, version) = (&reference.id, reference.version);
         let partition = match (profile.partition_policy, key) {
             (PartitionPolicy::Murmur2Key, Some(key)) => routing::kafka_partition(key, count),
+            (PartitionPolicy::Explicit { partition }, _) => partition,
             (_, key) => routing::target_partition(id, version, key.unwrap_or(message.as_bytes()), count),
         };
         let buckets = NonZeroU32::new(profile.lane_bucket_count).expect("profiles have lanes");

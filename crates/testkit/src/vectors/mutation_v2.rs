@@ -9,7 +9,7 @@ use protocol::mutation_v2::{
     DestinationProfile, Disposition, Genesis, KafkaReceipt, Limits, MutationBody, MutationV2, OperatorStatement,
     Outcome, OutcomeCapability, Outcomes, OwnerEpoch, PartitionPolicy, ProfileActivate, ProfileVersion,
     PublishAdmission, PublishedEvidence, PulsarAck, Refusal, Roles, ShardControl, SigningKeyEntry, Stamp, TimeFence,
-    TopicAck,
+    TimestampPolicy, TopicAck,
 };
 use protocol::policy::{DlqExport, RetryPolicy, UncertainPolicy};
 use protocol::record::{self, LogRecord};
@@ -289,6 +289,7 @@ fn profile(node: &Node<'_>) -> Result<DestinationProfile, Problem> {
         partition_policy: match node.get("partition_policy")?.text()? {
             "MURMUR2_KEY" => PartitionPolicy::Murmur2Key,
             "REGISTRY_HASH" => PartitionPolicy::RegistryHash,
+            "EXPLICIT" => PartitionPolicy::Explicit { partition: node.get("explicit_partition")?.number()? },
             other => return Err(Problem::Refused(format!("partition policy {other} is not known here"))),
         },
         outcome_capability: capability,
@@ -301,6 +302,14 @@ fn profile(node: &Node<'_>) -> Result<DestinationProfile, Problem> {
         retry_policy: policy_ref(&node.get("retry_policy")?)?,
         display_name: Text::try_from(node.get("display_name")?.text()?)
             .map_err(|error| Problem::refused("display name", error))?,
+        timestamp_policy: match node.maybe("timestamp_policy") {
+            None => TimestampPolicy::EventTime,
+            Some(policy) => match policy.text()? {
+                "EVENT_TIME" => TimestampPolicy::EventTime,
+                "DELIVERY_TIME" => TimestampPolicy::DeliveryTime,
+                other => return Err(Problem::Refused(format!("timestamp policy {other} is not known here"))),
+            },
+        },
     })
 }
 

@@ -433,6 +433,10 @@ fn controls() -> Vec<Case> {
         "version": 3,
         "profile": profile(embedded_resource(), 1, "MURMUR2_KEY", json!(["BEST_EFFORT", "DELIVERY_TIME_FIFO"])),
     });
+    let mut one_partition = profile(embedded_resource(), 1, "EXPLICIT", json!(["BEST_EFFORT"]));
+    one_partition["explicit_partition"] = json!(11);
+    one_partition["timestamp_policy"] = json!("DELIVERY_TIME");
+    let explicit = json!({"profile_id_hex": "6f7264657273", "version": 4, "profile": one_partition});
     let genesis = json!({
         "route_incarnation_hex": ROUTE,
         "partition": 3,
@@ -451,6 +455,7 @@ fn controls() -> Vec<Case> {
     });
     vec![
         ("v2/control/02-profile-activate", kind, control("PROFILE_BINDING_ACTIVATE", Value::Null, activate)),
+        ("v2/control/02-profile-activate-explicit", kind, control("PROFILE_BINDING_ACTIVATE", Value::Null, explicit)),
         ("v2/control/03-profile-close", kind, control("PROFILE_NEW_BINDING_CLOSE", json!(0), version)),
         ("v2/control/04-stop-new-schedules", kind, control("STOP_NEW_SCHEDULES", Value::Null, json!({}))),
         ("v2/control/08-lane-pause", kind, control("PAUSE_DESTINATION_LANE", json!(U64_MAX), lane.clone())),

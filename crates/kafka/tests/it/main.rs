@@ -1,0 +1,5 @@
+//! The Kafka adapter against a real broker, which dev/services runs.
+
+mod destination;
+mod support;
+mod target;
