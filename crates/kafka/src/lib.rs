@@ -11,10 +11,13 @@ mod native;
 mod outcome;
 mod record;
 mod settings;
+mod side;
+mod source;
 mod target;
 mod topic;
 
 pub use channel::NowMs;
 pub use destination::{Connections, KafkaDestination, KafkaOptions};
 pub use settings::ReadEnvironment;
+pub use source::KafkaSources;
 pub use target::KafkaTargets;

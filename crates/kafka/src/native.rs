@@ -10,6 +10,7 @@ use std::ffi::{CStr, CString, c_char};
 use std::ptr::NonNull;
 use std::time::Duration;
 
+use bytes::Bytes;
 use rdkafka::error::RDKafkaErrorCode;
 use rdkafka::message::BorrowedMessage;
 use rdkafka_sys as sys;
@@ -38,6 +39,31 @@ pub(crate) fn persistence(message: &BorrowedMessage<'_>) -> Persistence {
         sys::rd_kafka_msg_status_t::RD_KAFKA_MSG_STATUS_NOT_PERSISTED => Persistence::Not,
         sys::rd_kafka_msg_status_t::RD_KAFKA_MSG_STATUS_POSSIBLY_PERSISTED => Persistence::Possibly,
         sys::rd_kafka_msg_status_t::RD_KAFKA_MSG_STATUS_PERSISTED => Persistence::Persisted,
+    }
+}
+
+/// A message's headers as they were written: the safe bindings take every name for text, and panic where it is none.
+pub(crate) fn headers(message: &BorrowedMessage<'_>) -> Vec<(Bytes, Option<Bytes>)> {
+    let mut found = Vec::new();
+    // SAFETY: the message is live; names are C strings and values have the length that is told, all owned by the message.
+    unsafe {
+        let mut headers = std::ptr::null_mut();
+        let code = sys::rd_kafka_message_headers(message.ptr(), &raw mut headers);
+        if code != sys::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR || headers.is_null() {
+            return found;
+        }
+        loop {
+            let (mut name, mut value, mut length) = (std::ptr::null(), std::ptr::null(), 0);
+            let code =
+                sys::rd_kafka_header_get_all(headers, found.len(), &raw mut name, &raw mut value, &raw mut length);
+            if code != sys::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR || name.is_null() {
+                return found;
+            }
+            let name = Bytes::copy_from_slice(CStr::from_ptr(name).to_bytes());
+            let value = (!value.is_null())
+                .then(|| Bytes::copy_from_slice(std::slice::from_raw_parts(value.cast::<u8>(), length)));
+            found.push((name, value));
+        }
     }
 }
 
@@ -201,6 +227,18 @@ pub(crate) fn topic_config(
         }
         Ok(values)
     }
+}
+
+/// The end of a partition that a consumer reads, as its last fetch told it. `None` before the first.
+///
+/// `client` as for [`describe_topic`].
+pub(crate) fn known_end(client: *mut RDKafka, topic: &str, partition: i32) -> Option<u64> {
+    let name = c_name(topic).ok()?;
+    let (mut low, mut high) = (-1, -1);
+    // SAFETY: the client is live, the name is a C string, and both numbers are written before the call returns.
+    let code =
+        unsafe { sys::rd_kafka_get_watermark_offsets(client, name.as_ptr(), partition, &raw mut low, &raw mut high) };
+    if code == sys::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR { u64::try_from(high).ok() } else { None }
 }
 
 fn c_name(topic: &str) -> Result<CString, CallError> {

@@ -120,7 +120,7 @@ fn describe_limit(facts: &TopicFacts) -> String {
     }
 }
 
-fn not_seen(connection: &Connection, error: &CallError) -> TargetError {
+pub(crate) fn not_seen(connection: &Connection, error: &CallError) -> TargetError {
     use RDKafkaErrorCode as Code;
     let Connection { topic, bootstrap_servers, .. } = connection;
     let name = kafka_name(error.code);
@@ -142,11 +142,11 @@ fn not_seen(connection: &Connection, error: &CallError) -> TargetError {
     failed(Vec::new(), check, detail)
 }
 
-fn passed(name: &'static str, detail: String) -> TargetCheck {
+pub(crate) fn passed(name: &'static str, detail: String) -> TargetCheck {
     TargetCheck { name, ok: true, detail }
 }
 
-fn failed(mut checks: Vec<TargetCheck>, name: &'static str, detail: String) -> TargetError {
+pub(crate) fn failed(mut checks: Vec<TargetCheck>, name: &'static str, detail: String) -> TargetError {
     checks.push(TargetCheck { name, ok: false, detail });
     TargetError::CheckFailed { checks }
 }

@@ -12,7 +12,7 @@ use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::error::KafkaError;
 use rdkafka::message::{BorrowedMessage, Header, Headers as _, Message as _, OwnedHeaders};
-use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
+use rdkafka::producer::{BaseProducer, BaseRecord, DefaultProducerContext, Producer as _, ThreadedProducer};
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 use tokio::time::Instant;
 
@@ -178,7 +178,8 @@ impl Cluster {
             .set("enable.idempotence", "true")
             .create()?;
         for record in records {
-            send(&producer, topic, record)?;
+            let sent = producer.send(outgoing(topic, record));
+            sent.map_err(|(error, _)| error)?;
         }
         producer.flush(LIMIT).context("the broker did not take every record")
     }
@@ -189,11 +190,13 @@ impl Cluster {
     /// When the cluster refuses.
     pub fn write_transaction(&self, topic: &str, records: &[Outgoing], commit: bool) -> anyhow::Result<()> {
         let id = format!("test-{:016x}", fastrand::u64(..));
-        let producer: BaseProducer = config(&self.bootstrap).set("transactional.id", id).create()?;
+        let producer: ThreadedProducer<DefaultProducerContext> =
+            config(&self.bootstrap).set("transactional.id", id).create()?;
         producer.init_transactions(LIMIT)?;
         producer.begin_transaction()?;
         for record in records {
-            send(&producer, topic, record)?;
+            let sent = producer.send(outgoing(topic, record));
+            sent.map_err(|(error, _)| error)?;
         }
         if commit {
             producer.commit_transaction(LIMIT)?;
@@ -313,7 +316,7 @@ fn partitions(consumer: &BaseConsumer, topic: &str) -> anyhow::Result<Vec<i32>> 
     Ok(found.map(|topic| topic.partitions().iter().map(|partition| partition.id()).collect()).unwrap_or_default())
 }
 
-fn send(producer: &BaseProducer, topic: &str, record: &Outgoing) -> anyhow::Result<()> {
+fn outgoing<'a>(topic: &'a str, record: &'a Outgoing) -> BaseRecord<'a, [u8], [u8]> {
     let mut headers = OwnedHeaders::new();
     for (key, value) in &record.headers {
         headers = headers.insert(Header { key, value: value.as_deref() });
@@ -323,7 +326,7 @@ fn send(producer: &BaseProducer, topic: &str, record: &Outgoing) -> anyhow::Resu
     outgoing.timestamp = record.timestamp_ms;
     outgoing.key = record.key.as_deref();
     outgoing.payload = record.value.as_deref();
-    producer.send(outgoing).map_err(|(error, _)| error.into())
+    outgoing
 }
 
 fn record(message: &BorrowedMessage<'_>) -> Record {
