@@ -22,7 +22,7 @@ pub struct LaneTarget {
     pub profile_id: Bytes,
     /// The profile version it is bound to.
     pub profile_version: u64,
-    /// The profile, with the pinned resource identity.
+    /// The profile, with the identity of the resource that it is bound to now, which a rebinding may have changed.
     pub profile: DestinationProfile,
     /// The physical partition.
     pub partition: u32,
@@ -101,7 +101,8 @@ pub trait LaneSession: Send + Sync + 'static {
     /// that ends early leaves the rest unknown. Dropping the stream does not recall what was handed over.
     fn send(&self, attempts: Vec<AdmittedAttempt>) -> BoxStream<'static, Vec<(AttemptRef, AttemptOutcome)>>;
 
-    /// What became of attempts that nobody heard of any more. Those that cannot be vouched for are left out.
+    /// What became of attempts that nobody heard of any more. Those that cannot be vouched for are left out: among them may be
+    /// attempts at another incarnation of the topic, from before a rebinding, of which this one's records prove nothing.
     fn recover(
         &self,
         open: Vec<OpenAttempt>,

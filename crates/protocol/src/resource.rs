@@ -11,6 +11,7 @@ use crate::field::{self, FieldError, Within};
 use crate::text;
 use crate::v1;
 pub use crate::v1::AdapterKind;
+use crate::v2;
 
 /// One topic, by an identity that a recreated topic does not share.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -87,6 +88,49 @@ impl Resource {
                 field::array("topic_uuid", &proto.topic_uuid).map(|topic| Self::Embedded { topic }).within("embedded")
             }
         }
+    }
+
+    /// The protobuf form of bodies and rows of version 2.
+    #[must_use]
+    pub fn to_v2(&self) -> v2::Resource {
+        use v2::resource::Resource as Branch;
+        let copy = Bytes::copy_from_slice;
+        let branch = match self {
+            Self::Kafka { cluster_id, topic } => {
+                Branch::Kafka(v2::KafkaTopic { cluster_id: cluster_id.to_string(), topic_id: copy(topic) })
+            }
+            Self::Pulsar { cluster_id, incarnation, topic, creation_time_ms } => Branch::Pulsar(v2::PulsarTopic {
+                cluster: cluster_id.to_string(),
+                incarnation_token: copy(incarnation),
+                topic: topic.to_string(),
+                creation_ms: *creation_time_ms,
+            }),
+            Self::Embedded { topic } => Branch::Embedded(v2::EmbeddedTopic { topic_id: copy(topic) }),
+        };
+        v2::Resource { resource: Some(branch) }
+    }
+
+    /// Takes the protobuf form of bodies and rows of version 2.
+    ///
+    /// # Errors
+    /// [`FieldError`] for a wrong length or a name that is not text.
+    pub fn from_v2(proto: &v2::Resource) -> Result<Self, FieldError> {
+        use v2::resource::Resource as Branch;
+        Ok(match field::required("resource", proto.resource.as_ref())? {
+            Branch::Kafka(topic) => Self::Kafka {
+                cluster_id: text_field("cluster_id", topic.cluster_id.as_bytes()).within("kafka")?,
+                topic: field::array("topic_id", &topic.topic_id).within("kafka")?,
+            },
+            Branch::Pulsar(topic) => Self::Pulsar {
+                cluster_id: text_field("cluster", topic.cluster.as_bytes()).within("pulsar")?,
+                incarnation: field::array("incarnation_token", &topic.incarnation_token).within("pulsar")?,
+                topic: text_field("topic", topic.topic.as_bytes()).within("pulsar")?,
+                creation_time_ms: topic.creation_ms,
+            },
+            Branch::Embedded(topic) => {
+                Self::Embedded { topic: field::array("topic_id", &topic.topic_id).within("embedded")? }
+            }
+        })
     }
 }
 

@@ -187,6 +187,7 @@ fn verdicts_agree<M: Canonical>(message: &M) {
 #[test]
 fn the_check_in_one_pass_is_the_definition() {
     use protocol::mutation_v1::MutationBodyV1 as Body;
+    use v2::shard_control::Payload;
     for (_, author, body) in v1_bodies::bodies() {
         verdicts_agree(&author);
         match body {
@@ -226,8 +227,13 @@ fn the_check_in_one_pass_is_the_definition() {
         ..Default::default()
     };
     let activate = v2::ProfileActivate { profile_id: Bytes::from_static(b"p"), version: 1, profile: Some(profile) };
-    for payload in [v2::shard_control::Payload::Genesis(genesis), v2::shard_control::Payload::ProfileActivate(activate)]
-    {
+    let rebind = v2::DestinationRebind {
+        profile_id: Bytes::from_static(b"p"),
+        resource: Some(v2::Resource {
+            resource: Some(v2::resource::Resource::Pulsar(v2::PulsarTopic { creation_ms: 1, ..Default::default() })),
+        }),
+    };
+    for payload in [Payload::Genesis(genesis), Payload::ProfileActivate(activate), Payload::DestinationRebind(rebind)] {
         verdicts_agree(&v2::ShardControl { expected_version: Some(0), payload: Some(payload), ..Default::default() });
     }
 }

@@ -13,7 +13,7 @@ use protocol::command::{CommandBody, prepare};
 use protocol::id::{CommandId, MessageId};
 use protocol::position::SourcePosition;
 use protocol::record::{self, LogRecord};
-use strategies::{command, intent, message_id, mutation, position};
+use strategies::{command, intent, message_id, mutation, position, rebinding};
 
 proptest! {
     #[test]
@@ -67,7 +67,7 @@ proptest! {
     }
 
     #[test]
-    fn mutations(mutation in mutation()) {
+    fn mutations(mutation in prop_oneof![4 => mutation(), 1 => rebinding()]) {
         let frame = mutation.encode_frame();
         let LogRecord::MutationV2(decoded) = record::decode(&frame).unwrap() else {
             return Err(TestCaseError::fail("another kind of record"));

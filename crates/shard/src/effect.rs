@@ -96,6 +96,11 @@ pub enum Effect {
         /// Whether the gate is closed now.
         paused: bool,
     },
+    /// A profile delivers to another topic from here on: sessions of its lanes are over.
+    ProfileRebound {
+        /// The profile.
+        profile_id: Bytes,
+    },
     /// A fence left closed deadlines unswept: append another.
     SweepUnfinished,
     /// Another owner epoch holds now.

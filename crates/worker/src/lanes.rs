@@ -77,14 +77,32 @@ impl LaneBook {
         }
     }
 
+    /// The lane delivers to another topic: its session is over, and what the old topic refused says nothing.
+    pub(crate) fn rebound(&mut self, lane_no: LaneNo) {
+        self.close(lane_no, Duration::ZERO);
+        if let Some(entry) = self.lanes.get_mut(&lane_no) {
+            entry.failures = 0;
+            entry.detail.clear();
+        }
+    }
+
+    /// Whether the lane has a session to send through.
+    pub(crate) fn is_open(&self, lane_no: LaneNo) -> bool {
+        self.lanes.get(&lane_no).is_some_and(|entry| entry.session == Session::Open)
+    }
+
     fn close(&mut self, lane_no: LaneNo, open_at: Duration) {
         let entry = self.lanes.entry(lane_no).or_insert(Entry {
             session: Session::Closed { open_at },
             failures: 0,
             detail: String::new(),
         });
-        if entry.session == Session::Opening {
-            self.opening -= 1;
+        match entry.session {
+            Session::Closed { open_at } => {
+                self.to_open.remove(&(open_at, lane_no));
+            }
+            Session::Opening => self.opening -= 1,
+            Session::Open => {}
         }
         entry.session = Session::Closed { open_at };
         self.to_open.insert((open_at, lane_no));

@@ -28,15 +28,18 @@ use crate::fence::{FencePaces, FencePlan, FenceReason};
 use crate::lanes::LaneBook;
 use crate::outbox::{Answered, AppendId, Cargo, Outbox, OwnerRun};
 use crate::report::LaneReport;
+use crate::sessions::admitted_ref;
 use crate::unsettled::{Unsettled, attempt_ref};
 
-/// What the shell has to carry out. It may do so in any order; results come back as events.
+/// What the shell has to carry out, in this order; results come back as events.
 #[derive(Debug)]
 pub(crate) enum Action {
     /// Append a frame of ours to the shard log.
     Append { id: AppendId, frame: Bytes },
     /// Hand attempts to a lane's session.
     Send { lane_no: LaneNo, attempts: Vec<AdmittedAttempt> },
+    /// Give up a lane's session, or the one in the making. What was handed over to it is still answered.
+    CloseLane { lane_no: LaneNo },
     /// Open a lane's session and ask it about these attempts.
     OpenLane { target: Box<LaneTarget>, open: Vec<OpenAttempt> },
 }
@@ -142,6 +145,7 @@ impl<S: Store> Pump<S> {
     /// [`RunError`]; the pump must not be used after one.
     pub(crate) fn records(&mut self, run: &[SourceRecord]) -> Result<Committed, RunError> {
         let committed = self.shard.commit(run)?;
+        self.close_rebound(committed.effects());
         let admissions =
             committed.admit(self.scheduler.claims_mut(), self.run.shard, self.run.epoch, self.run.worker_run_id);
         self.send(admissions.attempts);
@@ -160,13 +164,32 @@ impl<S: Store> Pump<S> {
         Ok(committed)
     }
 
+    /// Sessions on a topic that its profile has left are over before anything more is sent: what is admitted behind a rebinding
+    /// goes to the new one.
+    fn close_rebound(&mut self, effects: &[Effect]) {
+        for effect in effects {
+            let Effect::ProfileRebound { profile_id } = effect else { continue };
+            for lane_no in self.scheduler.lanes_of(profile_id) {
+                self.lanes.rebound(lane_no);
+                self.actions.push(Action::CloseLane { lane_no });
+            }
+        }
+    }
+
+    /// Attempts of a lane without session are certainly not sent, which is nobody's failure.
     fn send(&mut self, attempts: Vec<AdmittedAttempt>) {
         let mut by_lane: BTreeMap<LaneNo, Vec<AdmittedAttempt>> = BTreeMap::new();
         for attempt in attempts {
             by_lane.entry(attempt.lane_no()).or_default().push(attempt);
         }
         for (lane_no, attempts) in by_lane {
-            self.actions.push(Action::Send { lane_no, attempts });
+            if self.lanes.is_open(lane_no) {
+                self.actions.push(Action::Send { lane_no, attempts });
+                continue;
+            }
+            for attempt in attempts.iter().map(admitted_ref) {
+                self.outbox.outcome(attempt, outcome_entry(attempt, never_sent(attempt)));
+            }
         }
     }
 
@@ -189,6 +212,7 @@ impl<S: Store> Pump<S> {
             | Effect::WorkGone { .. }
             | Effect::Ended { .. }
             | Effect::ProfileGateChanged { .. }
+            | Effect::ProfileRebound { .. }
             | Effect::OwnerChanged { .. } => {}
         }
     }
@@ -268,7 +292,7 @@ impl<S: Store> Pump<S> {
                 lane_no,
                 profile_id: lane.profile_id.clone(),
                 profile_version: lane.profile_version,
-                profile: profile.profile.clone(),
+                profile: profile.in_force(),
                 partition: lane.partition,
                 owner_epoch: self.run.epoch,
             });

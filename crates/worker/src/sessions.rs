@@ -25,12 +25,34 @@ pub type Destinations = BTreeMap<AdapterKind, Arc<dyn Destination>>;
 
 /// What lanes report.
 pub(crate) enum LaneEvent {
-    Opened { lane_no: LaneNo, session: Arc<dyn LaneSession>, resolved: Vec<(AttemptRef, AttemptOutcome)> },
-    NotOpened { lane_no: LaneNo, error: LaneError },
-    Lost { lane_no: LaneNo, session_no: u64, error: LaneError },
-    Outcomes { lane_no: LaneNo, answers: Vec<(AttemptRef, AttemptOutcome)> },
-    Overdue { lane_no: LaneNo, attempts: Vec<AttemptRef> },
-    LateOutcomes { lane_no: LaneNo, answers: Vec<(AttemptRef, AttemptOutcome)> },
+    Opened {
+        lane_no: LaneNo,
+        session_no: u64,
+        session: Arc<dyn LaneSession>,
+        resolved: Vec<(AttemptRef, AttemptOutcome)>,
+    },
+    NotOpened {
+        lane_no: LaneNo,
+        session_no: u64,
+        error: LaneError,
+    },
+    Lost {
+        lane_no: LaneNo,
+        session_no: u64,
+        error: LaneError,
+    },
+    Outcomes {
+        lane_no: LaneNo,
+        answers: Vec<(AttemptRef, AttemptOutcome)>,
+    },
+    Overdue {
+        lane_no: LaneNo,
+        attempts: Vec<AttemptRef>,
+    },
+    LateOutcomes {
+        lane_no: LaneNo,
+        answers: Vec<(AttemptRef, AttemptOutcome)>,
+    },
 }
 
 struct Open {
@@ -47,7 +69,8 @@ pub(crate) struct Sessions {
     send_deadline: Duration,
     open_deadline: Duration,
     open: BTreeMap<LaneNo, Open>,
-    opening: BTreeMap<LaneNo, Task>,
+    /// Sessions in the making, by their number: what another one of the lane reports came too late.
+    opening: BTreeMap<LaneNo, (u64, Task)>,
     session_no: u64,
 }
 
@@ -74,27 +97,35 @@ impl Sessions {
     /// [`LaneEvent::NotOpened`].
     pub(crate) fn open(&mut self, target: LaneTarget, attempts: Vec<OpenAttempt>) {
         let lane_no = target.lane_no;
-        self.open.remove(&lane_no);
+        self.close(lane_no);
+        self.session_no += 1;
+        let session_no = self.session_no;
         let destination = self.destinations.get(&target.profile.resource.adapter()).cloned();
         let (events, deadline) = (self.events.clone(), self.open_deadline);
         let task = self.env.spawn(
             "open lane",
             Box::pin(async move {
                 let event = match open_in_time(deadline, destination, target, attempts).await {
-                    Ok((session, resolved)) => LaneEvent::Opened { lane_no, session, resolved },
-                    Err(error) => LaneEvent::NotOpened { lane_no, error },
+                    Ok((session, resolved)) => LaneEvent::Opened { lane_no, session_no, session, resolved },
+                    Err(error) => LaneEvent::NotOpened { lane_no, session_no, error },
                 };
                 report(&events, event).await;
             }),
         );
-        self.opening.insert(lane_no, task);
+        self.opening.insert(lane_no, (session_no, task));
     }
 
-    /// Takes in a session that was reported open.
-    pub(crate) fn opened(&mut self, lane_no: LaneNo, session: Arc<dyn LaneSession>) {
+    /// Gives up a lane's session, and the one in the making. What was handed over is still followed.
+    pub(crate) fn close(&mut self, lane_no: LaneNo) {
+        self.open.remove(&lane_no);
         self.opening.remove(&lane_no);
-        self.session_no += 1;
-        let session_no = self.session_no;
+    }
+
+    /// Takes in a session that was reported open. Whether it is the one that was waited for.
+    pub(crate) fn opened(&mut self, lane_no: LaneNo, session_no: u64, session: Arc<dyn LaneSession>) -> bool {
+        if !self.not_opened(lane_no, session_no) {
+            return false;
+        }
         let (events, lost) = (self.events.clone(), session.lost());
         let watch = self.env.spawn(
             "watch lane",
@@ -104,6 +135,16 @@ impl Sessions {
             }),
         );
         self.open.insert(lane_no, Open { session, session_no, _watch: watch });
+        true
+    }
+
+    /// Takes note that a session is not in the making any more. Whether it is the one that was waited for.
+    pub(crate) fn not_opened(&mut self, lane_no: LaneNo, session_no: u64) -> bool {
+        let current = self.opening.get(&lane_no).is_some_and(|(opening, _)| *opening == session_no);
+        if current {
+            self.opening.remove(&lane_no);
+        }
+        current
     }
 
     /// Drops a session that was reported lost. Whether it was the one in use.
@@ -120,13 +161,13 @@ impl Sessions {
     pub(crate) fn send(&self, lane_no: LaneNo, attempts: Vec<AdmittedAttempt>) {
         let events = self.events.clone();
         let Some(open) = self.open.get(&lane_no) else {
-            let answers = attempts.iter().map(attempt_ref).map(|attempt| (attempt, never_sent(attempt))).collect();
+            let answers = attempts.iter().map(admitted_ref).map(|attempt| (attempt, never_sent(attempt))).collect();
             let task = async move { report(&events, LaneEvent::Outcomes { lane_no, answers }).await };
             self.env.spawn("refuse send", Box::pin(task)).detach();
             return;
         };
         // Handed over here and not in the task: by the time that runs, the lease may be lost, and later admissions overtake.
-        let waiting = attempts.iter().map(attempt_ref).collect();
+        let waiting = attempts.iter().map(admitted_ref).collect();
         let answers = open.session.send(attempts);
         let overdue_at = Instant::now() + self.send_deadline;
         let session = open.session.clone();
@@ -229,6 +270,7 @@ async fn report(events: &mpsc::Sender<LaneEvent>, event: LaneEvent) {
     let _ = events.send(event).await;
 }
 
-fn attempt_ref(attempt: &AdmittedAttempt) -> AttemptRef {
+/// Which attempt this is.
+pub(crate) fn admitted_ref(attempt: &AdmittedAttempt) -> AttemptRef {
     AttemptRef { message: attempt.message_id().uuid, generation: attempt.generation(), attempt: attempt.attempt() }
 }

@@ -384,6 +384,7 @@ impl<S: Store + 'static> ShardTask<S> {
                     active.appends.push(Box::pin(async move { (id, append.await.map(|_| ())) }));
                 }
                 Action::Send { lane_no, attempts } => active.sessions.send(lane_no, attempts),
+                Action::CloseLane { lane_no } => active.sessions.close(lane_no),
                 Action::OpenLane { target, open } => active.sessions.open(*target, open),
             }
         }
@@ -443,13 +444,16 @@ impl<S: Store + 'static> ShardTask<S> {
     fn lane_event(&self, active: &mut Active<S>, event: LaneEvent) {
         let monotonic = self.env.monotonic();
         match event {
-            LaneEvent::Opened { lane_no, session, resolved } => {
-                active.sessions.opened(lane_no, session);
-                active.pump.lane_opened(lane_no, resolved);
+            LaneEvent::Opened { lane_no, session_no, session, resolved } => {
+                if active.sessions.opened(lane_no, session_no, session) {
+                    active.pump.lane_opened(lane_no, resolved);
+                }
             }
-            LaneEvent::NotOpened { lane_no, error } => {
-                tracing::warn!(shard = %self.shard_name(), lane = lane_no.0, %error, "lane is blocked");
-                active.pump.lane_not_opened(lane_no, &error, monotonic);
+            LaneEvent::NotOpened { lane_no, session_no, error } => {
+                if active.sessions.not_opened(lane_no, session_no) {
+                    tracing::warn!(shard = %self.shard_name(), lane = lane_no.0, %error, "lane is blocked");
+                    active.pump.lane_not_opened(lane_no, &error, monotonic);
+                }
             }
             LaneEvent::Lost { lane_no, session_no, error } => {
                 if active.sessions.lost(lane_no, session_no) {

@@ -9,6 +9,7 @@ use crate::field::{self, Fault, FieldError, Within};
 use crate::hash::Hash;
 use crate::lane::LaneId;
 use crate::policy::RetryPolicy;
+use crate::resource::Resource;
 use crate::v2;
 use v2::shard_control::Payload as Branch;
 
@@ -64,6 +65,17 @@ pub enum ControlPayload {
         /// Its version.
         version: u64,
     },
+    /// Every version of a profile delivers to a topic that was made anew, messages that are bound already included.
+    DestinationRebind(Box<DestinationRebind>),
+}
+
+/// A destination whose topic was deleted and made again.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct DestinationRebind {
+    /// The profile's name, at least one byte.
+    pub profile_id: Bytes,
+    /// The topic that takes the place of the one that the profile's body pins.
+    pub resource: Resource,
 }
 
 /// A profile version that may be bound.
@@ -167,7 +179,8 @@ impl ControlKind {
             | Self::PauseDestination
             | Self::ResumeDestination
             | Self::RetryPolicyActivate
-            | Self::RetryPolicyClose => true,
+            | Self::RetryPolicyClose
+            | Self::DestinationRebind => true,
             Self::ProtocolVersionActivate
             | Self::GrantDecreaseOrHold
             | Self::GrantShrinkDrained
@@ -176,7 +189,6 @@ impl ControlKind {
             | Self::CloseDestinationLane
             | Self::PayloadProofTrustSetActivate
             | Self::PayloadProofIssuanceClose
-            | Self::DestinationRebind
             | Self::LimitsUpdate => false,
         }
     }
@@ -199,6 +211,7 @@ impl ControlPayload {
             Self::DestinationResume { .. } => ControlKind::ResumeDestination,
             Self::RetryPolicyActivate(_) => ControlKind::RetryPolicyActivate,
             Self::RetryPolicyClose { .. } => ControlKind::RetryPolicyClose,
+            Self::DestinationRebind(_) => ControlKind::DestinationRebind,
         }
     }
 
@@ -221,6 +234,7 @@ impl ControlPayload {
                 field::not_empty("policy_id", policy_id)?;
                 field::not_zero("version", *version)
             }
+            Self::DestinationRebind(rebind) => field::not_empty("profile_id", &rebind.profile_id),
         }
     }
 
@@ -254,6 +268,11 @@ impl ControlPayload {
             Branch::RetryPolicyClose(proto) => {
                 Self::RetryPolicyClose { policy_id: proto.policy_id, version: proto.version }
             }
+            Branch::DestinationRebind(proto) => {
+                let resource = field::required("resource", proto.resource.as_ref())?;
+                let resource = Resource::from_v2(resource).within("resource")?;
+                Self::DestinationRebind(Box::new(DestinationRebind { profile_id: proto.profile_id, resource }))
+            }
         })
     }
 
@@ -286,6 +305,10 @@ impl ControlPayload {
             Self::RetryPolicyClose { policy_id, version } => {
                 Branch::RetryPolicyClose(v2::RetryPolicyClose { policy_id: policy_id.clone(), version: *version })
             }
+            Self::DestinationRebind(rebind) => Branch::DestinationRebind(v2::DestinationRebind {
+                profile_id: rebind.profile_id.clone(),
+                resource: Some(rebind.resource.to_v2()),
+            }),
         })
     }
 }

@@ -13,7 +13,9 @@ use bytes::Bytes;
 use ed25519_dalek::{Signer, SigningKey, VerifyingKey};
 use prost::Message;
 
-pub use self::control::{ControlKind, ControlPayload, ProfileActivate, ProfileVersion, ShardControl};
+pub use self::control::{
+    ControlKind, ControlPayload, DestinationRebind, ProfileActivate, ProfileVersion, ShardControl,
+};
 pub use self::entry::{
     Admission, ClaimResult, Outcome, Outcomes, OwnerEpoch, PublishAdmission, Refusal, Stamp, TimeFence,
 };

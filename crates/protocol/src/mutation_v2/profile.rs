@@ -3,8 +3,6 @@
 //! A profile says everything that decides how a message is published, and nothing secret: connection and credentials live in
 //! the destination record of the metadata store. Its hash is the V1 formula with schema version 2.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 
 use crate::canonical::{self, DecodeError, decode_canonical};
@@ -12,7 +10,7 @@ use crate::field::{self, Fault, FieldError, Within};
 use crate::hash::Hash;
 use crate::reference::{ProfileKind, ProfileRef, RetryPolicyRef, profile_semantic_hash};
 use crate::resource::Resource;
-use crate::text::{self, Text};
+use crate::text::Text;
 use crate::v2;
 
 /// The schema version of this body in the semantic hash.
@@ -174,7 +172,7 @@ impl DestinationProfile {
 
     pub(super) fn from_proto(proto: v2::DestinationProfile) -> Result<Self, FieldError> {
         let resource = field::required("resource", proto.resource.as_ref())?;
-        let resource = resource_from_proto(resource).within("resource")?;
+        let resource = Resource::from_v2(resource).within("resource")?;
         let adapter: v2::Adapter = field::known("adapter", proto.adapter)?;
         field::same("adapter", &adapter, "the resource's", &adapter_of(&resource))?;
         let outcome_capability = OutcomeCapability::from_u32(proto.outcome_capability).ok_or_else(|| {
@@ -224,7 +222,7 @@ impl DestinationProfile {
         let bit = |allowed, bit| if allowed { bit } else { 0 };
         v2::DestinationProfile {
             adapter: adapter_of(&self.resource).into(),
-            resource: Some(resource_to_proto(&self.resource)),
+            resource: Some(self.resource.to_v2()),
             partition_count: self.partition_count,
             partition_policy: match self.partition_policy {
                 PartitionPolicy::Murmur2Key => v2::PartitionPolicy::Murmur2Key,
@@ -273,45 +271,4 @@ fn policy_from_proto(proto: v2::RetryPolicyRef) -> Result<RetryPolicyRef, FieldE
         version: proto.version,
         semantic_hash: field::array("semantic_hash", &proto.semantic_hash)?,
     })
-}
-
-fn name(field: &'static str, value: &str) -> Result<Arc<str>, FieldError> {
-    text::check(value.as_bytes()).map(Arc::from).map_err(|error| FieldError::new(field, error))
-}
-
-fn resource_from_proto(proto: &v2::Resource) -> Result<Resource, FieldError> {
-    use v2::resource::Resource as Branch;
-    Ok(match field::required("resource", proto.resource.as_ref())? {
-        Branch::Kafka(topic) => Resource::Kafka {
-            cluster_id: name("cluster_id", &topic.cluster_id).within("kafka")?,
-            topic: field::array("topic_id", &topic.topic_id).within("kafka")?,
-        },
-        Branch::Pulsar(topic) => Resource::Pulsar {
-            cluster_id: name("cluster", &topic.cluster).within("pulsar")?,
-            incarnation: field::array("incarnation_token", &topic.incarnation_token).within("pulsar")?,
-            topic: name("topic", &topic.topic).within("pulsar")?,
-            creation_time_ms: topic.creation_ms,
-        },
-        Branch::Embedded(topic) => {
-            Resource::Embedded { topic: field::array("topic_id", &topic.topic_id).within("embedded")? }
-        }
-    })
-}
-
-fn resource_to_proto(resource: &Resource) -> v2::Resource {
-    use v2::resource::Resource as Branch;
-    let branch = match resource {
-        Resource::Kafka { cluster_id, topic } => Branch::Kafka(v2::KafkaTopic {
-            cluster_id: cluster_id.to_string(),
-            topic_id: Bytes::copy_from_slice(topic),
-        }),
-        Resource::Pulsar { cluster_id, incarnation, topic, creation_time_ms } => Branch::Pulsar(v2::PulsarTopic {
-            cluster: cluster_id.to_string(),
-            incarnation_token: Bytes::copy_from_slice(incarnation),
-            topic: topic.to_string(),
-            creation_ms: *creation_time_ms,
-        }),
-        Resource::Embedded { topic } => Branch::Embedded(v2::EmbeddedTopic { topic_id: Bytes::copy_from_slice(topic) }),
-    };
-    v2::Resource { resource: Some(branch) }
 }

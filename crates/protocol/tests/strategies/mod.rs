@@ -18,12 +18,13 @@ use protocol::command::{
 };
 use protocol::id::{CommandId, MessageId, RouteId, ShardId, Uuid7};
 use protocol::mutation_v2::{
-    Absence, AbsenceKind, Admission, AttemptResult, Author, ClaimResult, Disposition, KafkaReceipt, MutationBody,
-    MutationV2, OperatorStatement, Outcome, Outcomes, OwnerEpoch, PublishAdmission, PublishedEvidence, PulsarAck,
-    Refusal, Stamp, TimeFence, TopicAck,
+    Absence, AbsenceKind, Admission, AttemptResult, Author, ClaimResult, ControlPayload, DestinationRebind,
+    Disposition, KafkaReceipt, MutationBody, MutationV2, OperatorStatement, Outcome, Outcomes, OwnerEpoch,
+    PublishAdmission, PublishedEvidence, PulsarAck, Refusal, ShardControl, Stamp, TimeFence, TopicAck,
 };
 use protocol::position::{EmbeddedPosition, EntryMember, KafkaPosition, PulsarPosition, SourcePosition};
 use protocol::reference::{ProfileRef, RetryPolicyRef, TrustSetRef};
+use protocol::resource::Resource;
 use protocol::text::Text;
 
 /// Numbers whose encodings have every length.
@@ -356,7 +357,35 @@ fn owner_body() -> impl Strategy<Value = MutationBody> {
     ]
 }
 
-/// An owner's record. Operators' records are few and have vectors.
+fn resource() -> impl Strategy<Value = Resource> {
+    let kafka =
+        (shared_text(), any::<[u8; 16]>()).prop_map(|(cluster_id, topic)| Resource::Kafka { cluster_id, topic });
+    let pulsar = (shared_text(), any::<[u8; 32]>(), shared_text(), number()).prop_map(
+        |(cluster_id, incarnation, topic, creation_time_ms)| Resource::Pulsar {
+            cluster_id,
+            incarnation,
+            topic,
+            creation_time_ms,
+        },
+    );
+    let embedded = any::<[u8; 16]>().prop_map(|topic| Resource::Embedded { topic });
+    prop_oneof![kafka, pulsar, embedded]
+}
+
+/// An operator's record. The others are few and have vectors.
+pub(crate) fn rebinding() -> impl Strategy<Value = MutationV2> {
+    (shard(), any::<[u8; 32]>(), option::of(number()), blob(1..12), resource(), time()).prop_map(
+        |(shard, operation_id, expected_version, profile_id, resource, retry_until_ms)| {
+            let author = Author::Control { principal: "ops".to_owned(), role: "operator".to_owned() };
+            let payload = ControlPayload::DestinationRebind(Box::new(DestinationRebind { profile_id, resource }));
+            let body = MutationBody::ShardControl(ShardControl { operation_id, expected_version, payload });
+            let key = SigningKey::from_bytes(&[9; 32]);
+            MutationV2::sign(shard, author, retry_until_ms, body, 2, &key).expect("an arbitrary rebinding is legal")
+        },
+    )
+}
+
+/// An owner's record.
 pub(crate) fn mutation() -> impl Strategy<Value = MutationV2> {
     (shard(), any::<[u8; 16]>(), owner_body(), 1..=u32::MAX).prop_map(|(shard, worker_run_id, body, key_version)| {
         let epoch = body.stamp().expect("owner bodies have a stamp").epoch;

@@ -167,6 +167,7 @@ fn create_lane(
         .ok_or_else(|| ApplyError::Integrity { detail: "a bound profile has no row".to_owned() })?;
     let tuple = LaneTuple {
         tenant_scope: *transaction.constitution.tenant_scope(),
+        // The one that the body pins, wherever it delivers: a rebinding leaves lane ids alone.
         resource: profile.profile.resource.clone(),
         partition: plan.partition,
         destination: profile_ref.clone(),

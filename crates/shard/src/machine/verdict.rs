@@ -76,11 +76,13 @@ pub enum Rule {
     TooManyEntries = 26,
     /// The last key of a role may not go.
     LastKey = 27,
+    /// A rebinding to a topic of another kind of destination system than the profile's.
+    ResourceMismatch = 28,
 }
 
 impl Rule {
     /// Every rule, ascending by number.
-    pub const ALL: [Rule; 28] = [
+    pub const ALL: [Rule; 29] = [
         Rule::None,
         Rule::CommandTooOld,
         Rule::CommandInFuture,
@@ -109,6 +111,7 @@ impl Rule {
         Rule::GenesisRepeated,
         Rule::TooManyEntries,
         Rule::LastKey,
+        Rule::ResourceMismatch,
     ];
 
     /// The rule of a persisted number; [`Rule::None`] for one of a newer version.
@@ -148,6 +151,7 @@ impl fmt::Display for Rule {
             Rule::GenesisRepeated => "the shard has its genesis",
             Rule::TooManyEntries => "more entries than one record may have",
             Rule::LastKey => "the last key of a role may not go",
+            Rule::ResourceMismatch => "the topic is of another kind of destination system",
         })
     }
 }

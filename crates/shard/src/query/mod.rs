@@ -7,9 +7,10 @@ pub mod list;
 
 use bytes::Bytes;
 use protocol::code::StableCode;
+use protocol::resource::Resource;
 
 use crate::machine::verdict::{PositionVerdict, Rule, Verdict};
-use crate::state::constitution::for_each_of;
+use crate::state::constitution::{Profile, for_each_of};
 use crate::state::generation::MessageState;
 use crate::state::keys::{dedupe, meta, open, timeline};
 use crate::state::{LaneNo, MessageUuid, envelope, message_uuid, replace, row};
@@ -46,6 +47,16 @@ pub fn progress(read: &dyn Read) -> Result<row::Progress, StoreError> {
 pub fn profile_is_paused(read: &dyn Read, profile_id: &[u8]) -> Result<bool, StoreError> {
     let gate = read.get(Family::Meta, &meta::profile_gate(profile_id))?;
     Ok(gate.map(|gate| envelope::decode::<row::ProfileGate>(&gate)).transpose()?.is_some_and(|gate| gate.paused))
+}
+
+/// Where a version of a destination delivers now, `None` when it was never activated.
+///
+/// # Errors
+/// When the store does not answer.
+pub fn profile_resource(read: &dyn Read, profile_id: &[u8], version: u64) -> Result<Option<Resource>, StoreError> {
+    let row = read.get(Family::Meta, &meta::profile(profile_id, version))?;
+    let profile = row.map(|row| Profile::from_row(&envelope::decode(&row)?, profile_id, version)).transpose()?;
+    Ok(profile.map(|profile| profile.resource().clone()))
 }
 
 /// A message by its uuid, `None` when it is unknown or its retention is over.

@@ -14,7 +14,7 @@ use protocol::command::ScheduleIntent;
 use protocol::id::{MessageId, ShardId};
 use protocol::mutation_v2::{Admission, Refusal};
 
-use super::circuit::{Allowance, CircuitConfig};
+use super::circuit::{Allowance, Circuit, CircuitConfig};
 use super::claim::{Claim, Claims, Material, Progress};
 use super::lane::{Lane, LinedUp, Load, Readiness};
 use super::outgoing::OutgoingRecord;
@@ -212,6 +212,7 @@ impl Scheduler {
                     }
                 },
                 Effect::ProfileGateChanged { profile_id, paused } => self.profile_gate_changed(profile_id, *paused),
+                Effect::ProfileRebound { profile_id } => self.profile_rebound(profile_id),
                 Effect::Admitted { .. }
                 | Effect::Ended { .. }
                 | Effect::DeadlineSet { .. }
@@ -255,11 +256,26 @@ impl Scheduler {
         } else {
             self.paused_profiles.remove(profile_id);
         }
-        let of_profile: Vec<LaneNo> =
-            self.lanes.iter().filter(|(_, lane)| lane.profile_id == profile_id).map(|(lane_no, _)| *lane_no).collect();
-        for lane_no in of_profile {
+        for lane_no in self.lanes_of(profile_id) {
             self.gate_changed(lane_no);
         }
+    }
+
+    /// The lanes of a profile wait for sessions on its other topic, of which no trouble is known.
+    fn profile_rebound(&mut self, profile_id: &Bytes) {
+        for lane_no in self.lanes_of(profile_id) {
+            if let Some(lane) = self.lanes.get_mut(&lane_no) {
+                lane.readiness = Readiness::RecoveringEvidence;
+                lane.circuit = Circuit::new(self.config.circuit);
+                lane.probe = None;
+                self.gate_changed(lane_no);
+            }
+        }
+    }
+
+    /// The lanes of every version of a profile.
+    pub fn lanes_of(&self, profile_id: &[u8]) -> Vec<LaneNo> {
+        self.lanes.iter().filter(|(_, lane)| lane.profile_id == profile_id).map(|(lane_no, _)| *lane_no).collect()
     }
 
     /// A lane may be asked for work now, or not any more.

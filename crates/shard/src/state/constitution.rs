@@ -11,6 +11,7 @@ use ed25519_dalek::VerifyingKey;
 use protocol::id::{RouteId, ShardId};
 use protocol::mutation_v2::{DestinationProfile, Genesis, Limits, Roles, SigningKeyEntry};
 use protocol::policy::RetryPolicy;
+use protocol::resource::Resource;
 
 use crate::state::keys::meta;
 use crate::state::{PolicyNo, envelope, row};
@@ -202,6 +203,41 @@ pub struct Profile {
     pub semantic_hash: [u8; 32],
     /// Refuses new bindings.
     pub closed: bool,
+    /// Where it delivers instead of the resource that its body pins: the topic was made anew. Never the body's own.
+    pub rebound: Option<Resource>,
+}
+
+impl Profile {
+    /// Where its messages go now.
+    pub fn resource(&self) -> &Resource {
+        self.rebound.as_ref().unwrap_or(&self.profile.resource)
+    }
+
+    /// The profile as its messages are delivered: the body with the resource of now. Its hash is not the one that messages
+    /// bind.
+    pub fn in_force(&self) -> DestinationProfile {
+        DestinationProfile { resource: self.resource().clone(), ..self.profile.clone() }
+    }
+
+    /// The same profile, delivering to `resource`.
+    pub(crate) fn rebound_to(self, resource: &Resource) -> Profile {
+        let rebound = (self.profile.resource != *resource).then(|| resource.clone());
+        Profile { rebound, ..self }
+    }
+
+    pub(crate) fn to_row(&self) -> row::Profile {
+        let rebound = self.rebound.as_ref().map(Resource::to_v2);
+        row::Profile { profile: self.profile.encode(), closed: self.closed, rebound }
+    }
+
+    pub(crate) fn from_row(row: &row::Profile, profile_id: &[u8], version: u64) -> Result<Profile, StoreError> {
+        let profile = DestinationProfile::decode(&row.profile)
+            .map_err(|error| corrupt(&format!("a profile does not decode: {error}")))?;
+        let rebound = row.rebound.as_ref().map(Resource::from_v2).transpose();
+        let rebound = rebound.map_err(|error| corrupt(&format!("a profile is bound to no resource: {error}")))?;
+        let semantic_hash = profile.semantic_hash(profile_id, version);
+        Ok(Profile { profile, semantic_hash, closed: row.closed, rebound })
+    }
 }
 
 /// One version of a retry policy.
@@ -237,9 +273,15 @@ impl Bindings {
         self.profiles.iter().map(|((profile_id, version), profile)| (&profile_id[..], *version, profile))
     }
 
+    /// Every version of a profile that was ever activated, ascending.
+    pub fn versions(&self, profile_id: &Bytes) -> impl Iterator<Item = (u64, &Profile)> {
+        let versions = self.profiles.range((profile_id.clone(), 0)..=(profile_id.clone(), u64::MAX));
+        versions.map(|((_, version), profile)| (*version, profile))
+    }
+
     /// Whether any version of the profile was ever activated.
     pub fn has_profile(&self, profile_id: &Bytes) -> bool {
-        self.profiles.range((profile_id.clone(), 0)..=(profile_id.clone(), u64::MAX)).next().is_some()
+        self.versions(profile_id).next().is_some()
     }
 
     /// The gate of a profile; open in version 0 if it was never set.
@@ -285,11 +327,8 @@ impl Bindings {
         let mut bindings = Bindings::default();
         for_each(store, meta::profiles(), |key, value| {
             let (profile_id, version) = meta::decode_profile(key)?;
-            let row: row::Profile = envelope::decode(value)?;
-            let profile = DestinationProfile::decode(&row.profile)
-                .map_err(|error| corrupt(&format!("a profile does not decode: {error}")))?;
-            let semantic_hash = profile.semantic_hash(&profile_id, version);
-            bindings.insert_profile(profile_id, version, Profile { profile, semantic_hash, closed: row.closed });
+            let profile = Profile::from_row(&envelope::decode(value)?, &profile_id, version)?;
+            bindings.insert_profile(profile_id, version, profile);
             Ok(())
         })?;
         for_each(store, meta::profile_gates(), |key, value| {

@@ -217,8 +217,7 @@ impl<'a> Transaction<'a> {
     }
 
     pub(crate) fn set_profile(&mut self, profile_id: &Bytes, version: u64, profile: Profile) {
-        let row = row::Profile { profile: profile.profile.encode(), closed: profile.closed };
-        self.put_row(Family::Meta, meta::profile(profile_id, version), &row, None);
+        self.put_row(Family::Meta, meta::profile(profile_id, version), &profile.to_row(), None);
         Arc::make_mut(&mut self.bindings).insert_profile(profile_id.clone(), version, profile);
     }
 

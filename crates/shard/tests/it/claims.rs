@@ -2,11 +2,12 @@
 
 use protocol::code::StableCode;
 use protocol::id::Uuid7;
-use protocol::mutation_v2::{ControlPayload, Disposition};
+use protocol::mutation_v2::{ControlPayload, DestinationRebind, Disposition};
+use protocol::resource::Resource;
 use shard::effect::Effect;
 use shard::query;
 use shard::schedule::circuit::Allowance;
-use shard::schedule::lane::Load;
+use shard::schedule::lane::{Load, Readiness};
 use shard::schedule::outgoing::Header;
 use shard::schedule::round_robin::RoundRobinConfig;
 use shard::schedule::scheduler::{SchedulerConfig, Wake};
@@ -299,6 +300,31 @@ fn a_lane_without_session_offers_nothing() {
     desk.scheduler.lane_ready(LANE);
     desk.send();
     assert_eq!(desk.sent.len(), 1);
+}
+
+/// What is only ready waits for the session on the new topic, and pays nothing for the old one's trouble.
+#[test]
+fn a_rebound_lane_waits_for_its_session_and_no_longer() {
+    let (mut desk, messages) = desk_with(ROOMY, 3);
+    let rebind = |profile_id: &'static str, number| {
+        let resource = Resource::Embedded { topic: [number; 16] };
+        ControlPayload::DestinationRebind(Box::new(DestinationRebind { profile_id: profile_id.into(), resource }))
+    };
+    desk.claim_all();
+    desk.control(rebind("b", 1));
+    assert!(desk.propose(10).is_empty());
+    assert_eq!(desk.scheduler.wake(), Wake::default());
+    desk.scheduler.lane_ready(LANE);
+    desk.scheduler.lane_failed(LANE, desk.monotonic);
+    desk.control(rebind("b", 2));
+    assert_eq!(desk.scheduler.lanes()[&LANE].readiness, Readiness::RecoveringEvidence);
+    desk.scheduler.lane_ready(LANE);
+    desk.send();
+    assert_eq!(desk.sent.len(), messages.len());
+    // Another destination's lanes do not care, nor does anybody when nothing changes.
+    desk.control(rebind("a", 3));
+    desk.control(rebind("b", 2));
+    assert_eq!(desk.scheduler.lanes()[&LANE].readiness, Readiness::Ready);
 }
 
 #[test]

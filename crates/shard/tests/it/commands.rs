@@ -394,6 +394,9 @@ fn closed_bindings_take_nothing_new_and_keep_what_they_have() {
          at 2s reschedule kept deliver=2h
          at 2h admit kept
          at 2h retriable kept
+         show kept
+         at 2h admit kept
+         at 2h published kept
          show kept",
         &expect![[r#"
             at 1s schedule kept deliver=1h                               → APPLIED SCHEDULED g0 v1
@@ -406,6 +409,9 @@ fn closed_bindings_take_nothing_new_and_keep_what_they_have() {
             at 2h admit kept                                             → 1 accepted, 0 failed
             at 2h retriable kept                                         → 1 accepted, 0 failed
             show kept                                                    → RETRY_WAIT g1 v2 r4 due 2h expires 3h attempts 1/1
+            at 2h admit kept                                             → 1 accepted, 0 failed
+            at 2h published kept                                         → 1 accepted, 0 failed
+            show kept                                                    → PUBLISHED g1 v2 r6 OK at 2h until 7d+2h with evidence attempts 1/2
         "#]],
     );
 }

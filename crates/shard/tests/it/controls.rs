@@ -2,9 +2,13 @@
 
 use expect_test::expect;
 use protocol::mutation_v2::Limits;
-use testkit::log::default_limits;
+use protocol::resource::Resource;
+use shard::effect::Effect;
+use shard::query;
+use testkit::log::{Destination, default_limits, default_policy};
+use testkit::model::compare;
 
-use crate::story::{check, check_with};
+use crate::story::{Story, check, check_with};
 
 #[test]
 fn t15_an_operation_is_within_its_own_and_the_logs_window() {
@@ -139,6 +143,124 @@ fn bindings_are_opened_once_and_stay_closed() {
             policy default attempts=3 unknown=1                          → control VERSION_CONFLICT
         "#]],
     );
+}
+
+/// A topic made anew: whatever is not admitted yet goes there, and whatever binds the version goes on binding it.
+#[test]
+fn a_rebound_destination_takes_its_messages_with_it() {
+    check(
+        "at 1s schedule early expire=1h
+         at 1s schedule late deliver=10s
+         at 2s admit early
+         topic orders
+         control rebind orders topic=1
+         topic orders
+         # What was sent before is settled as ever.
+         at 3s published early
+         show early
+         # A Schedule that was prepared for the version as it was activated.
+         at 4s schedule new deliver=10s
+         at 4s schedule other wrong-profile-hash
+         at 10s admit late new
+         at 11s published late
+         show late
+         control close orders
+         control rebind orders topic=2
+         reopen
+         topic orders
+         control rebind orders topic=pinned
+         topic orders",
+        &expect![[r#"
+            at 1s schedule early expire=1h                               → APPLIED SCHEDULED g0 v1
+            at 1s schedule late deliver=10s                              → APPLIED SCHEDULED g0 v1
+            at 2s admit early                                            → 1 accepted, 0 failed
+            topic orders                                                 → pinned
+            control rebind orders topic=1                                → control OK
+            topic orders                                                 → topic 1
+            at 3s published early                                        → 1 accepted, 0 failed
+            show early                                                   → PUBLISHED g0 v1 r3 OK at 3s until 7d+1h with evidence attempts 0/1
+            at 4s schedule new deliver=10s                               → APPLIED SCHEDULED g0 v1
+            at 4s schedule other wrong-profile-hash                      → REJECTED PROFILE_VERSION_NOT_ACTIVE_AT_SOURCE_POSITION
+            at 10s admit late new                                        → 2 accepted, 0 failed
+            at 11s published late                                        → 1 accepted, 0 failed
+            show late                                                    → PUBLISHED g0 v1 r3 OK at 11s until 7d+1h with evidence attempts 0/1
+            control close orders                                         → control OK
+            control rebind orders topic=2                                → control OK
+            reopen                                                       → opened
+            topic orders                                                 → topic 2
+            control rebind orders topic=pinned                           → control OK
+            topic orders                                                 → pinned
+        "#]],
+    );
+}
+
+#[test]
+fn a_rebinding_is_of_something_that_can_go_there() {
+    check(
+        "control rebind nobody topic=1
+         control rebind orders topic=kafka
+         control rebind orders topic=1 version=1
+         control rebind orders topic=1 version=0
+         control rebind orders topic=1 version=0
+         # The same topic again is no change, and raises nothing.
+         control rebind orders topic=1 version=1
+         control rebind orders topic=pinned version=1
+         control pause orders version=2
+         topic orders",
+        &expect![[r#"
+            control rebind nobody topic=1                                → control NOT_FOUND
+            control rebind orders topic=kafka                            → control SERVER_INVALID_COMMAND (ResourceMismatch)
+            control rebind orders topic=1 version=1                      → control VERSION_CONFLICT
+            control rebind orders topic=1 version=0                      → control OK
+            control rebind orders topic=1 version=0                      → control VERSION_CONFLICT
+            control rebind orders topic=1 version=1                      → control OK
+            control rebind orders topic=pinned version=1                 → control OK
+            control pause orders version=2                               → control OK
+            topic orders                                                 → pinned
+        "#]],
+    );
+}
+
+/// Versions share a name and, after it, a topic; lanes keep their identity.
+#[test]
+fn a_rebinding_is_for_every_version_that_exists_and_its_lanes_as_they_are() {
+    let mut story = Story::new(default_limits());
+    let pinned = Destination::new("orders", &default_policy());
+    let mut second = pinned.clone();
+    (second.profile.version, second.body.delay_ms_max) = (2, 1);
+    let mut kafka = pinned.clone();
+    let topic = Resource::Kafka { cluster_id: "cluster".into(), topic: [3; 16] };
+    (kafka.profile.version, kafka.body.resource) = (3, topic.clone());
+    story.line("at 1s schedule before");
+    for destination in [&second, &kafka] {
+        let record = story.log.control(destination.activate());
+        assert_eq!(story.apply(record), "control OK");
+    }
+    let id = pinned.profile.id.clone();
+    let hashes = |story: &Story| -> Vec<[u8; 32]> {
+        let bindings = story.shard.bindings().expect("founded");
+        bindings.versions(&id).map(|(_, profile)| profile.semantic_hash).collect()
+    };
+    let bound = hashes(&story);
+    story.effects.clear();
+    assert_eq!(story.line("control rebind orders topic=1"), "control OK");
+    assert_eq!(hashes(&story), bound);
+    assert_eq!(story.effects, [Effect::ProfileRebound { profile_id: "orders".into() }]);
+    assert_eq!(story.line("control rebind orders topic=1"), "control OK");
+    assert_eq!(story.effects.len(), 1, "nothing changed");
+    let mut third = pinned.clone();
+    third.profile.version = 4;
+    let record = story.log.control(third.activate());
+    assert_eq!(story.apply(record), "control OK");
+    let bindings = story.shard.bindings().expect("founded");
+    let found: Vec<_> = bindings.versions(&pinned.profile.id).map(|(_, profile)| profile.resource().clone()).collect();
+    let anew = Resource::Embedded { topic: [1; 16] };
+    assert_eq!(found, [anew.clone(), anew, topic, pinned.body.resource]);
+    // The lane is found again, also by a message that comes later.
+    story.line("at 2s schedule after");
+    let lanes = query::lanes(story.shard.store()).expect("the store answers");
+    assert_eq!(lanes.len(), 1);
+    compare::assert_agree(story.shard.store(), &story.model);
 }
 
 #[test]

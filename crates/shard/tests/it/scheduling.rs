@@ -7,7 +7,8 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 use protocol::code::StableCode;
 use protocol::id::Uuid7;
-use protocol::mutation_v2::{Admission, ControlPayload, Disposition};
+use protocol::mutation_v2::{Admission, ControlPayload, DestinationRebind, Disposition};
+use protocol::resource::Resource;
 use shard::query;
 use shard::schedule::circuit::Allowance;
 use shard::schedule::lane::Load;
@@ -35,6 +36,7 @@ enum Act {
     LetGo,
     Pause(bool),
     Resume,
+    Rebind(u8),
     Fence,
     RaiseMarks,
     TakeOver,
@@ -64,6 +66,7 @@ fn act() -> impl Strategy<Value = Act> {
         1 => Just(Act::LetGo),
         1 => any::<bool>().prop_map(Act::Pause),
         2 => Just(Act::Resume),
+        1 => (0..2_u8).prop_map(Act::Rebind),
         1 => Just(Act::Fence),
         2 => Just(Act::RaiseMarks),
         1 => Just(Act::TakeOver),
@@ -204,6 +207,11 @@ impl Life {
             }
             Act::Pause(_) => self.desk.control(ControlPayload::DestinationPause { profile_id: "a".into() }),
             Act::Resume => self.resume(),
+            Act::Rebind(number) => {
+                let resource = Resource::Embedded { topic: [*number; 16] };
+                let rebind = DestinationRebind { profile_id: "a".into(), resource };
+                self.desk.control(ControlPayload::DestinationRebind(Box::new(rebind)));
+            }
             Act::Fence => self.fence(),
             Act::RaiseMarks => {
                 for (lane_no, at_ms) in self.desk.scheduler.take_low_water() {

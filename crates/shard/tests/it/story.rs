@@ -18,8 +18,11 @@ use protocol::command::{
     AdapterMetadata, ClientCommand, CommandBody, KafkaHeader, KafkaMetadata, OrderingMode, Precondition,
 };
 use protocol::id::{CommandId, MessageId, ShardId, Uuid7};
-use protocol::mutation_v2::{Admission, ControlPayload, Disposition, Limits, Outcome, Refusal, Roles};
+use protocol::mutation_v2::{
+    Admission, ControlPayload, DestinationRebind, Disposition, Limits, Outcome, Refusal, Roles,
+};
 use protocol::policy::{RetryPolicy, UncertainPolicy};
+use protocol::resource::Resource;
 use shard::commit::{Shard, ShardIdentity};
 use shard::effect::Effect;
 use shard::machine::SourceRecord;
@@ -238,6 +241,7 @@ impl Story {
                 return "released".to_owned();
             }
             "show" => return self.show(args.name()),
+            "topic" => return self.topic(args.name()),
             "key" => return self.show_key(args.name()),
             "counts" => return self.counts(),
             "quota" => {
@@ -485,6 +489,7 @@ impl Story {
             "close" => Destination::new(about, &self.policies["default"]).close(),
             "close-policy" => ControlPayload::RetryPolicyClose { policy_id: id, version: 1 },
             "activate-policy" => ControlPayload::RetryPolicyActivate(Box::new(self.policies[about].clone())),
+            "rebind" => self.rebinding(about, args.options.get("topic").copied().unwrap_or_default()),
             "stop" => ControlPayload::StopNewSchedules,
             "genesis" => match self.log.genesis_mutation(self.limits).body {
                 protocol::mutation_v2::MutationBody::ShardControl(control) => control.payload,
@@ -508,6 +513,29 @@ impl Story {
         operation.key_version = args.small("signed").unwrap_or(operation.key_version);
         operation.retry_until_ms = args.time("until").unwrap_or(operation.retry_until_ms);
         self.log.control_as(&operation, payload)
+    }
+
+    /// To a topic that is named by a number, to the one that the body pins, or to one of Kafka.
+    fn rebinding(&self, name: &str, topic: &str) -> ControlPayload {
+        let profile_id = Bytes::copy_from_slice(name.as_bytes());
+        let resource = match topic {
+            "pinned" => self.destinations[name].body.resource.clone(),
+            "kafka" => Resource::Kafka { cluster_id: "cluster".into(), topic: [1; 16] },
+            number => Resource::Embedded { topic: [number.parse().expect("the number of a topic"); 16] },
+        };
+        ControlPayload::DestinationRebind(Box::new(DestinationRebind { profile_id, resource }))
+    }
+
+    /// Where a destination delivers, as its lanes would be told.
+    fn topic(&self, name: &str) -> String {
+        let resource = query::profile_resource(self.shard.store(), name.as_bytes(), 1).expect("the store answers");
+        let profile = self.shard.bindings().and_then(|bindings| bindings.profile(name.as_bytes(), 1));
+        assert_eq!(profile.map(|profile| profile.in_force().resource), resource);
+        match resource {
+            Some(pinned) if pinned == self.destinations[name].body.resource => "pinned".to_owned(),
+            Some(Resource::Embedded { topic }) => format!("topic {}", topic[0]),
+            other => panic!("{name} delivers to {other:?}"),
+        }
     }
 
     fn show(&self, name: &str) -> String {

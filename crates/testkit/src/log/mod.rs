@@ -23,9 +23,9 @@ use protocol::id::{CommandId, MessageId, RouteId, ShardId, Uuid7};
 use protocol::mutation::MutationType;
 use protocol::mutation_v2::{
     Absence, AbsenceKind, Admission, AllowedOrdering, AttemptResult, Author, ClaimResult, ControlPayload,
-    DestinationProfile, Disposition, Genesis, Limits, MutationBody, MutationV2, Outcome, OutcomeCapability, Outcomes,
-    OwnerEpoch, PartitionPolicy, ProfileActivate, ProfileVersion, PublishAdmission, PublishedEvidence, Refusal, Roles,
-    ShardControl, SigningKeyEntry, Stamp, TimeFence, TimestampPolicy, TopicAck,
+    DestinationProfile, DestinationRebind, Disposition, Genesis, Limits, MutationBody, MutationV2, Outcome,
+    OutcomeCapability, Outcomes, OwnerEpoch, PartitionPolicy, ProfileActivate, ProfileVersion, PublishAdmission,
+    PublishedEvidence, Refusal, Roles, ShardControl, SigningKeyEntry, Stamp, TimeFence, TimestampPolicy, TopicAck,
 };
 use protocol::policy::{DlqExport, RetryPolicy, UncertainPolicy};
 use protocol::position::{EmbeddedPosition, SourcePosition};
@@ -415,6 +415,11 @@ impl Destination {
     /// Closes it for new messages.
     pub fn close(&self) -> ControlPayload {
         ControlPayload::ProfileClose(self.profile.clone())
+    }
+
+    /// Has it deliver to another topic, in all its versions.
+    pub fn rebind(&self, resource: Resource) -> ControlPayload {
+        ControlPayload::DestinationRebind(Box::new(DestinationRebind { profile_id: self.profile.id.clone(), resource }))
     }
 
     /// An intent to deliver `payload` there, without key, headers or an id of the caller's.

@@ -54,6 +54,10 @@ pub fn assert_agree(read: &dyn Read, model: &Model) {
     let owner = (progress.owner_epoch, progress.worker_run_id.to_vec());
     assert_eq!(owner, model.owner().map_or((0, Vec::new()), |(epoch, run)| (epoch, run.to_vec())), "owner");
     assert_eq!((progress.active_messages, progress.active_bytes), model.quota(), "quota");
+    for ((profile_id, version), resource) in model.resources() {
+        let found = query::profile_resource(read, &profile_id, version).expect("the store answers");
+        assert_eq!(found, Some(resource), "where version {version} of {profile_id:?} delivers");
+    }
     assert_messages(read, model);
     assert_lanes(read, model);
 }

@@ -1,7 +1,8 @@
 //! What operators' records come to (v2 §§3 and 7, protocol registry §6.2).
 
+use bytes::Bytes;
 use protocol::code::StableCode as Code;
-use protocol::mutation_v2::{ControlPayload, MutationBody, MutationV2, Roles, ShardControl};
+use protocol::mutation_v2::{ControlPayload, DestinationRebind, MutationBody, MutationV2, Roles, ShardControl};
 use protocol::policy::UncertainPolicy;
 
 use super::{Answer, Key, Model};
@@ -80,6 +81,7 @@ impl Model {
                     Some((_, closed)) => *closed = true,
                 }
             }
+            ControlPayload::DestinationRebind(rebind) => return self.rebind(rebind, body.expected_version),
             ControlPayload::LanePause(id) | ControlPayload::LaneResume(id) => {
                 let pauses = matches!(body.payload, ControlPayload::LanePause(_));
                 match self.lanes.values_mut().find(|lane| lane.id == *id) {
@@ -96,6 +98,31 @@ impl Model {
                 return set_gate(paused, version, pauses, body.expected_version);
             }
         }
+        Code::Ok
+    }
+
+    /// v2 §7: the versions that can go to the new topic go there. Silent: what it expects the version of; chosen: of the
+    /// profile's gate, which any change of the profile raises.
+    fn rebind(&mut self, rebind: &DestinationRebind, expected_version: Option<u64>) -> Code {
+        let DestinationRebind { profile_id, resource } = rebind;
+        let versions: Vec<_> = self.profiles.keys().filter(|(id, _)| id == profile_id).cloned().collect();
+        if versions.is_empty() {
+            return Code::NotFound;
+        }
+        let control_version = self.profile_gates.get(profile_id).map_or(0, |(_, version)| *version);
+        if expected_version.is_some_and(|expected| expected != control_version) {
+            return Code::VersionConflict;
+        }
+        let fits = |version: &(Bytes, u64)| self.profiles[version].0.resource.adapter() == resource.adapter();
+        let fitting: Vec<_> = versions.into_iter().filter(fits).collect();
+        if fitting.is_empty() {
+            return Code::ServerInvalidCommand;
+        }
+        let before = self.resources();
+        if fitting.iter().any(|version| before[version] != *resource) {
+            self.profile_gates.entry(profile_id.clone()).or_default().1 += 1;
+        }
+        self.rebound.extend(fitting.into_iter().map(|version| (version, resource.clone())));
         Code::Ok
     }
 }

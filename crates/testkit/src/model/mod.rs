@@ -22,6 +22,7 @@ use protocol::lane::LaneId;
 use protocol::mutation_v2::{DestinationProfile, Genesis, Limits, PublishedEvidence, SigningKeyEntry};
 use protocol::policy::RetryPolicy;
 use protocol::record::{self, LogRecord, RecordError};
+use protocol::resource::Resource;
 
 const HOUR_MS: i64 = 3_600_000;
 
@@ -195,6 +196,8 @@ pub struct Model {
     /// Hash and result of operations, and until when they are kept.
     operations: BTreeMap<Hash, (Hash, Code, i64)>,
     profiles: BTreeMap<(Bytes, u64), (DestinationProfile, bool)>,
+    /// Where versions deliver that were told to deliver elsewhere than their body says.
+    rebound: BTreeMap<(Bytes, u64), Resource>,
     /// Paused, control version.
     profile_gates: BTreeMap<Bytes, (bool, u64)>,
     policies: BTreeMap<(Bytes, u64), (RetryPolicy, bool)>,
@@ -225,6 +228,7 @@ impl Model {
             commands: BTreeMap::new(),
             operations: BTreeMap::new(),
             profiles: BTreeMap::new(),
+            rebound: BTreeMap::new(),
             profile_gates: BTreeMap::new(),
             policies: BTreeMap::new(),
             lanes: BTreeMap::new(),
@@ -366,6 +370,13 @@ impl Model {
     /// The lanes, with their identity, whether their gate is closed, and their control version.
     pub fn lanes(&self) -> BTreeMap<LaneKey, (LaneId, bool, u64)> {
         self.lanes.iter().map(|(key, lane)| (key.clone(), (lane.id, lane.paused, lane.version))).collect()
+    }
+
+    /// Where each version of each profile delivers.
+    pub fn resources(&self) -> BTreeMap<(Bytes, u64), Resource> {
+        let pinned = self.profiles.iter().map(|(version, (profile, _))| (version.clone(), profile.resource.clone()));
+        let rebound = self.rebound.iter().map(|(version, resource)| (version.clone(), resource.clone()));
+        pinned.chain(rebound).collect()
     }
 
     /// Versions of the keys that may sign.

@@ -6,10 +6,10 @@ use protocol::hash::sha256;
 use protocol::lane::LaneId;
 use protocol::mutation_v2::{
     Absence, AbsenceKind, Admission, AllowedOrdering, AttemptResult, Author, ClaimResult, ControlPayload,
-    DestinationProfile, Disposition, Genesis, KafkaReceipt, Limits, MutationBody, MutationV2, OperatorStatement,
-    Outcome, OutcomeCapability, Outcomes, OwnerEpoch, PartitionPolicy, ProfileActivate, ProfileVersion,
-    PublishAdmission, PublishedEvidence, PulsarAck, Refusal, Roles, ShardControl, SigningKeyEntry, Stamp, TimeFence,
-    TimestampPolicy, TopicAck,
+    DestinationProfile, DestinationRebind, Disposition, Genesis, KafkaReceipt, Limits, MutationBody, MutationV2,
+    OperatorStatement, Outcome, OutcomeCapability, Outcomes, OwnerEpoch, PartitionPolicy, ProfileActivate,
+    ProfileVersion, PublishAdmission, PublishedEvidence, PulsarAck, Refusal, Roles, ShardControl, SigningKeyEntry,
+    Stamp, TimeFence, TimestampPolicy, TopicAck,
 };
 use protocol::policy::{DlqExport, RetryPolicy, UncertainPolicy};
 use protocol::record::{self, LogRecord};
@@ -219,6 +219,10 @@ fn control(name: &str, node: &Node<'_>) -> Result<ControlPayload, Problem> {
             policy_id: node.get("policy_id_hex")?.bytes()?,
             version: node.get("version")?.number()?,
         },
+        "DESTINATION_REBIND" => ControlPayload::DestinationRebind(Box::new(DestinationRebind {
+            profile_id: node.get("profile_id_hex")?.bytes()?,
+            resource: resource(&node.get("resource")?)?,
+        })),
         other => return Err(Problem::Refused(format!("control {other} is not known here"))),
     })
 }

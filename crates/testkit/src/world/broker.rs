@@ -10,6 +10,7 @@ use futures_util::stream::{self, BoxStream};
 use futures_util::{FutureExt as _, StreamExt as _};
 use ports::destination::{AttemptOutcome, AttemptRef, Destination, LaneError, LaneSession, LaneTarget};
 use protocol::code::StableCode;
+use protocol::hash::sha256;
 use protocol::id::ShardId;
 use protocol::mutation_v2::{AbsenceKind, Disposition, PublishedEvidence, TopicAck};
 use protocol::resource::Resource;
@@ -162,8 +163,26 @@ struct State {
 pub struct Broker {
     shared: Arc<Shared>,
     state: Arc<Mutex<State>>,
+    losses: watch::Sender<Losses>,
+}
+
+/// What ends sessions.
+#[derive(Default)]
+struct Losses {
     /// Counts up for a partition when its sessions are lost.
-    losses: watch::Sender<BTreeMap<Place, u64>>,
+    of_places: BTreeMap<Place, u64>,
+    /// Topics that are gone for good.
+    deleted: BTreeSet<[u8; 16]>,
+}
+
+impl Losses {
+    fn of(&self, place: Place) -> u64 {
+        self.of_places.get(&place).copied().unwrap_or(0)
+    }
+
+    fn is_deleted(&self, place: Place) -> bool {
+        self.deleted.contains(&place.0)
+    }
 }
 
 impl Broker {
@@ -183,7 +202,7 @@ impl Broker {
             seen: BTreeSet::new(),
             random: shared.stream("broker"),
         };
-        Broker { shared, state: Arc::new(Mutex::new(state)), losses: watch::Sender::new(BTreeMap::new()) }
+        Broker { shared, state: Arc::new(Mutex::new(state)), losses: watch::Sender::new(Losses::default()) }
     }
 
     /// The destinations as a process reaches them.
@@ -211,7 +230,21 @@ impl Broker {
     /// Ends every session on a partition.
     pub fn lose_sessions(&self, place: Place) {
         self.shared.event(format_args!("{} loses its sessions", name(place)));
-        self.losses.send_modify(|losses| *losses.entry(place).or_default() += 1);
+        self.losses.send_modify(|losses| *losses.of_places.entry(place).or_default() += 1);
+    }
+
+    /// Deletes a topic and makes it again: the new one's id. Sessions on the old one are over, and what reaches it is refused.
+    pub fn recreate_topic(&self, topic: [u8; 16]) -> [u8; 16] {
+        self.shared.event(format_args!("{} is deleted and made again", name((topic, 0))));
+        self.losses.send_modify(|losses| {
+            losses.deleted.insert(topic);
+        });
+        let digest = sha256(&topic);
+        digest.first_chunk().copied().unwrap_or_default()
+    }
+
+    fn is_deleted(&self, place: Place) -> bool {
+        self.losses.borrow().is_deleted(place)
     }
 
     /// Everything that was delivered, in its order.
@@ -270,6 +303,9 @@ impl Broker {
         assert!(state.seen.insert(key), "attempt {} was sent twice", Named(key.1));
         let (at_us, owner_epoch) = (self.shared.time.now_us(), attempt.owner_epoch());
         state.received.push(Received { at_us, place, attempt: key.1, owner_epoch });
+        if self.is_deleted(place) {
+            return Some(refused(Disposition::LaneUnavailable, StableCode::ResourceIncarnationMismatch));
+        }
         let is_fenced = state.fences.get(&key.0).is_some_and(|fence| attempt.owner_epoch() < *fence);
         if is_fenced || state.absent.contains(&key) {
             return Some(refused(Disposition::LaneUnavailable, StableCode::CapabilityUnavailable));
@@ -314,6 +350,9 @@ impl Broker {
     }
 
     fn open(&self, place: Place, shard: ShardId, epoch: u64) -> Opening {
+        if self.is_deleted(place) {
+            return Opening::Fails(StableCode::ResourceIncarnationMismatch);
+        }
         let behavior = self.behavior(place);
         if behavior.opening != Opening::Opens || behavior.evidence != Evidence::Exact {
             return behavior.opening;
@@ -327,6 +366,7 @@ impl Broker {
     fn recall(&self, place: Place, shard: ShardId, open: &[OpenAttempt]) -> Recall {
         let evidence = self.behavior(place).evidence;
         match evidence {
+            _ if self.is_deleted(place) => return Recall::Fails,
             Evidence::Unavailable => return Recall::Fails,
             Evidence::Hangs => return Recall::Hangs,
             Evidence::Exact | Evidence::OfPresence | Evidence::None => {}
@@ -340,6 +380,8 @@ impl Broker {
             assert!(!forgotten, "asked about {}, whose evidence was let go", Named(attempt));
             let outcome = match (state.evidence.get(&(shard, attempt)), evidence) {
                 (_, Evidence::None) | (None, Evidence::OfPresence) => continue,
+                // Another incarnation's: here it is as if nobody knew, and certainly not absent.
+                (Some(ack), _) if ack.topic != place.0 => continue,
                 (Some(ack), _) => AttemptOutcome::published(PublishedEvidence::Embedded(*ack)),
                 (None, _) => {
                     state.absent.insert((shard, attempt));
@@ -414,7 +456,7 @@ impl Destination for BrokerClient {
         };
         let (place, shard, epoch) = ((topic, target.partition), target.shard, target.owner_epoch);
         let (broker, link) = (self.broker.clone(), self.link.clone());
-        let loss = broker.losses.borrow().get(&place).copied().unwrap_or(0);
+        let loss = broker.losses.borrow().of(place);
         let paces = broker.behavior(place).paces;
         let opened = self.link.call(paces, move || broker.open(place, shard, epoch));
         let broker = self.broker.clone();
@@ -485,11 +527,15 @@ impl LaneSession for BrokerLane {
         let mut losses = self.broker.losses.subscribe();
         let (place, loss) = (self.place, self.loss);
         async move {
-            let is_lost = |losses: &BTreeMap<Place, u64>| losses.get(&place).copied().unwrap_or(0) > loss;
-            if losses.wait_for(is_lost).await.is_err() {
-                std::future::pending::<()>().await;
-            }
-            LaneError { code: StableCode::CapabilityUnavailable, detail: format!("{} lost its sessions", name(place)) }
+            let is_lost = |losses: &Losses| losses.of(place) > loss || losses.is_deleted(place);
+            let Ok(is_deleted) = losses.wait_for(is_lost).await.map(|losses| losses.is_deleted(place)) else {
+                return std::future::pending().await;
+            };
+            let (code, what) = match is_deleted {
+                true => (StableCode::ResourceIncarnationMismatch, "was deleted"),
+                false => (StableCode::CapabilityUnavailable, "lost its sessions"),
+            };
+            LaneError { code, detail: format!("{} {what}", name(place)) }
         }
         .boxed()
     }

@@ -378,6 +378,20 @@ fn embedded_resource() -> Value {
     json!({"adapter": "EMBEDDED", "topic_uuid_hex": TOPIC})
 }
 
+fn kafka_resource() -> Value {
+    json!({"adapter": "KAFKA", "cluster_id": "cluster-a", "topic_uuid_hex": TOPIC})
+}
+
+fn pulsar_resource() -> Value {
+    json!({
+        "adapter": "PULSAR",
+        "cluster_id": "pulsar-eu",
+        "resource_incarnation_hex": hash("cd"),
+        "physical_topic": "persistent://tenant/ns/dest",
+        "topic_creation_timestamp": 1_700_000_000_000_u64,
+    })
+}
+
 fn profile(resource: Value, capability: u32, policy: &str, modes: Value) -> Value {
     json!({
         "resource": resource,
@@ -453,6 +467,8 @@ fn controls() -> Vec<Case> {
         "limits": limits(),
         "keys": [key(1, json!(["OWNER"])), key(9, json!(["CONTROL"]))],
     });
+    let rebind = |resource: Value| json!({"profile_id_hex": "6f7264657273", "resource": resource});
+    let (kafka, pulsar) = (kafka_resource(), pulsar_resource());
     vec![
         ("v2/control/02-profile-activate", kind, control("PROFILE_BINDING_ACTIVATE", Value::Null, activate)),
         ("v2/control/02-profile-activate-explicit", kind, control("PROFILE_BINDING_ACTIVATE", Value::Null, explicit)),
@@ -476,6 +492,13 @@ fn controls() -> Vec<Case> {
             kind,
             control("RETRY_POLICY_CLOSE", Value::Null, json!({"policy_id_hex": "737464", "version": 1})),
         ),
+        (
+            "v2/control/21-destination-rebind",
+            kind,
+            control("DESTINATION_REBIND", json!(4), rebind(embedded_resource())),
+        ),
+        ("v2/control/21-destination-rebind-kafka", kind, control("DESTINATION_REBIND", Value::Null, rebind(kafka))),
+        ("v2/control/21-destination-rebind-pulsar", kind, control("DESTINATION_REBIND", Value::Null, rebind(pulsar))),
     ]
 }
 
@@ -586,14 +609,7 @@ fn identities() -> Vec<Case> {
 
 fn objects() -> Vec<Case> {
     let named = |profile: Value| json!({"profile_id_hex": "6f7264657273", "version": 3, "profile": profile});
-    let kafka = json!({"adapter": "KAFKA", "cluster_id": "cluster-a", "topic_uuid_hex": TOPIC});
-    let pulsar = json!({
-        "adapter": "PULSAR",
-        "cluster_id": "pulsar-eu",
-        "resource_incarnation_hex": hash("cd"),
-        "physical_topic": "persistent://tenant/ns/dest",
-        "topic_creation_timestamp": 1_700_000_000_000_u64,
-    });
+    let (kafka, pulsar) = (kafka_resource(), pulsar_resource());
     let mut exporting = policy();
     exporting["uncertain_policy"] = json!("HOLD_FOR_EVIDENCE");
     exporting["uncertain_retries_max"] = json!(0);

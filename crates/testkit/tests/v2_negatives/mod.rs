@@ -335,7 +335,7 @@ fn settlements(add: Add<'_>) {
 
 fn control_bodies(add: Add<'_>) {
     use v2::shard_control::Payload;
-    for kind in [1, 5, 6, 7, 10, 11, 12, 13, 21, 22] {
+    for kind in [1, 5, 6, 7, 10, 11, 12, 13, 22] {
         let name = format!("control-{kind:02}-not-built");
         add(&name, "a control kind without a payload yet", "unactivated", &control(kind, None));
     }
@@ -357,6 +357,25 @@ fn control_bodies(add: Add<'_>) {
         "reject",
         &control(19, Some(Payload::RetryPolicyActivate(policy))),
     );
+    let rebind = |profile_id: &'static [u8], resource: Option<v2::resource::Resource>| {
+        let resource = Some(v2::Resource { resource });
+        let payload = v2::DestinationRebind { profile_id: Bytes::from_static(profile_id), resource };
+        control(21, Some(Payload::DestinationRebind(payload)))
+    };
+    let topic = |length| {
+        let topic_id = Bytes::from(vec![1; length]);
+        Some(v2::resource::Resource::Embedded(v2::EmbeddedTopic { topic_id }))
+    };
+    let nowhere = v2::DestinationRebind { profile_id: Bytes::from_static(b"orders"), resource: None };
+    let nowhere = control(21, Some(Payload::DestinationRebind(nowhere)));
+    add("rebind-without-payload", "kind 21 says nothing", "reject", &control(21, None));
+    add("rebind-without-name", "an empty profile id", "reject", &rebind(b"", topic(16)));
+    add("rebind-without-resource", "it says not where to", "reject", &nowhere);
+    add("rebind-without-system", "a resource of no system", "reject", &rebind(b"orders", None));
+    add("rebind-topic-15-bytes", "a short topic id", "reject", &rebind(b"orders", topic(15)));
+    let not_text = v2::KafkaTopic { cluster_id: "a\0b".to_owned(), topic_id: Bytes::from_static(&[1; 16]) };
+    let not_text = rebind(b"orders", Some(v2::resource::Resource::Kafka(not_text)));
+    add("rebind-cluster-with-nul", "a name that is not text", "reject", &not_text);
     let operation = Record { author: owner(7), ..control(4, Some(Payload::StopNewSchedules(v2::StopNewSchedules {}))) };
     add("control-by-an-owner", "an owner signs an operation", "reject", &operation);
 

@@ -20,7 +20,7 @@ use shard::state::MessageUuid;
 use shard::state::digest::state_digest;
 use shard::state::generation::MessageState;
 use testkit::model::audit;
-use testkit::world::broker::Delivered;
+use testkit::world::broker::{Delivered, Place};
 
 use crate::cell::Cell;
 
@@ -51,6 +51,8 @@ pub(crate) struct Told {
 #[derive(Clone, Copy, Debug)]
 struct Admission {
     epoch: u64,
+    /// Where its record stands.
+    offset: usize,
     /// When its record was in the log.
     at_ms: i64,
 }
@@ -70,8 +72,9 @@ impl Told {
                     Effect::OwnerChanged { epoch: taken, .. } => epoch = *taken,
                     Effect::Admitted { message, generation, attempt, admission, .. } => {
                         let attempt = AttemptRef { message: *message, generation: *generation, attempt: *attempt };
-                        let at_ms = archive[offset_of(admission)].position.broker_time_ms();
-                        let earlier = admissions.insert(attempt, Admission { epoch, at_ms });
+                        let offset = offset_of(admission);
+                        let at_ms = archive[offset].position.broker_time_ms();
+                        let earlier = admissions.insert(attempt, Admission { epoch, offset, at_ms });
                         assert!(earlier.is_none(), "{attempt:?} is admitted twice");
                     }
                     _ => {}
@@ -161,6 +164,13 @@ pub(crate) fn settle(cell: &Cell) -> Account {
     let Account { accepted, published, canceled, expired, dead_lettered, pending, .. } = account;
     assert_eq!(accepted, published + canceled + expired + dead_lettered + pending);
     account
+}
+
+/// Where everything of a shard was delivered, with the offset of the record that admitted it.
+pub(crate) fn deliveries(cell: &Cell, shard: usize) -> Vec<(Place, usize)> {
+    let admissions = Told::new(cell, shard).admissions;
+    let delivered = cell.broker.delivered().into_iter().filter(|one| one.shard == cell.shards[shard].identity.shard);
+    delivered.map(|one| (one.place, admissions[&one.attempt].offset)).collect()
 }
 
 /// Nothing is delivered early, and nothing before the log has admitted it in the name of the one who sends it.

@@ -135,6 +135,8 @@ pub(crate) struct Cell {
     pub(crate) limits: Limits,
     pub(crate) config: WorkerConfig,
     pub(crate) world: World,
+    /// Destinations whose topic was made anew, with the new one's id.
+    moved: RefCell<BTreeMap<usize, [u8; 16]>>,
 }
 
 impl Cell {
@@ -178,6 +180,7 @@ impl Cell {
             limits,
             config,
             world,
+            moved: RefCell::default(),
         }
     }
 
@@ -186,12 +189,22 @@ impl Cell {
         self.shards[shard].genesis_frame.clone()
     }
 
-    /// Where a destination's messages go.
+    /// Where a destination's topic is.
     pub(crate) fn place(&self, destination: usize) -> Place {
+        if let Some(topic) = self.moved.borrow().get(&destination) {
+            return (*topic, 0);
+        }
         match &self.destinations[destination].body.resource {
             Resource::Embedded { topic } => (*topic, 0),
             other => panic!("{other:?} is no topic of this world"),
         }
+    }
+
+    /// Deletes a destination's topic and makes it again. Returns the operator's word that the destination is there now.
+    pub(crate) fn recreate(&self, destination: usize) -> ControlPayload {
+        let topic = self.broker.recreate_topic(self.place(destination).0);
+        self.moved.borrow_mut().insert(destination, topic);
+        self.destinations[destination].rebind(Resource::Embedded { topic })
     }
 
     /// Changes how a destination behaves from now on.

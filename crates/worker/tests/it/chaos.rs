@@ -35,6 +35,7 @@ struct Troubles {
     evidence: bool,
     crashes: u32,
     takeovers: bool,
+    rebindings: bool,
 }
 
 impl Troubles {
@@ -48,6 +49,7 @@ impl Troubles {
             evidence: true,
             crashes: 2,
             takeovers: true,
+            rebindings: true,
         }
     }
 
@@ -61,6 +63,7 @@ impl Troubles {
             evidence: random.bool(),
             crashes: random.u32(0..4),
             takeovers: random.bool(),
+            rebindings: random.bool(),
         }
     }
 }
@@ -155,7 +158,7 @@ impl Scene {
     /// A minute of trouble, then peace until everything has ended. Returns which host owned each shard in the end.
     async fn play(&self) -> Vec<usize> {
         let troubled = async {
-            tokio::join!(self.clients(), self.spoil(), self.set_clock(), self.crash(), self.usurp());
+            tokio::join!(self.clients(), self.spoil(), self.set_clock(), self.crash(), self.usurp(), self.rebind());
         };
         troubled.await;
         self.make_peace();
@@ -337,6 +340,23 @@ impl Scene {
                     process.reconnect();
                 }
                 _ => cell.metadata.end_sessions(&process),
+            }
+        }
+    }
+
+    /// Topics are deleted and made again, which operators notice after a while, of each shard by itself.
+    async fn rebind(&self) {
+        if !self.troubles.rebindings {
+            return;
+        }
+        let cell = &self.cell;
+        let mut random = cell.world.random("rebindings");
+        for _ in 0..4 {
+            cell.world.wait(Duration::from_millis(random.u64(1_000..8_000))).await;
+            let rebind = cell.recreate(random.usize(..cell.destinations.len()));
+            for shard in 0..cell.shards.len() {
+                cell.world.wait(Duration::from_millis(random.u64(0..1_500))).await;
+                cell.shards[shard].log.append(&[cell.control(shard, rebind.clone())]);
             }
         }
     }

@@ -12,4 +12,5 @@ mod ownership;
 mod paths;
 mod permits;
 mod quiet;
+mod rebinding;
 mod store;

@@ -80,6 +80,7 @@ fn dispatch(transaction: &mut Transaction<'_>, body: &ShardControl) -> Result<Do
         ControlPayload::RetryPolicyClose { policy_id, version } => {
             bindings::close_policy(transaction, policy_id, *version)
         }
+        ControlPayload::DestinationRebind(payload) => bindings::rebind(transaction, payload, expected_version),
         ControlPayload::LanePause(lane_id) => {
             gates::set_lane(transaction, *lane_id, row::Gate::AdminPaused, expected_version)?
         }

@@ -17,10 +17,13 @@ use protocol::command::{
 use protocol::id::{MessageId, ShardId, Uuid7};
 use protocol::lane::LaneId;
 use protocol::mutation::MutationType;
-use protocol::mutation_v2::{Admission, ControlPayload, Disposition, MutationBody, Outcome, Refusal, Roles, TimeFence};
+use protocol::mutation_v2::{
+    Admission, ControlPayload, DestinationRebind, Disposition, MutationBody, Outcome, Refusal, Roles, TimeFence,
+};
 use protocol::nulls;
 use protocol::policy::RetryPolicy;
 use protocol::reference::{ProfileRef, TrustSetRef};
+use protocol::resource::Resource;
 use shard::commit::ShardIdentity;
 use shard::machine::SourceRecord;
 
@@ -610,7 +613,7 @@ impl Workload {
         };
         let id =
             |choices: &mut Choices<'_>| Bytes::from_static(choices.of(["alpha", "alpha", "beta", "nobody"]).as_bytes());
-        match choices.below(30) {
+        match choices.below(34) {
             0..4 => ControlPayload::LaneResume(lane(choices)),
             4..7 => ControlPayload::LanePause(lane(choices)),
             7..10 => ControlPayload::DestinationResume { profile_id: id(choices) },
@@ -640,9 +643,27 @@ impl Workload {
             }
             26..28 => ControlPayload::KeyRetire { version: u32::from(choices.number() % 5 + 1) },
             28 => self.genesis_again(),
+            29..33 => self.rebinding(choices),
             _ if choices.chance(30) => ControlPayload::StopNewSchedules,
             _ => ControlPayload::LaneResume(lane(choices)),
         }
+    }
+
+    /// To one of few topics, so that some are where they are told to go, and back to where they came from.
+    fn rebinding(&self, choices: &mut Choices<'_>) -> ControlPayload {
+        let profile_id =
+            Bytes::from_static(choices.of(["alpha", "alpha", "beta", "pulsar", "later", "nobody"]).as_bytes());
+        let made_anew = choices.of([Some(1_u8), Some(2), None]);
+        let destination = self.destinations[choices.of([0, 1, 3])].body.resource.clone();
+        let resource = match (destination, made_anew) {
+            (pinned, None) => pinned,
+            (Resource::Embedded { .. }, Some(number)) => Resource::Embedded { topic: [number; 16] },
+            (Resource::Kafka { cluster_id, .. }, Some(number)) => Resource::Kafka { cluster_id, topic: [number; 16] },
+            (Resource::Pulsar { cluster_id, topic, creation_time_ms, .. }, Some(number)) => {
+                Resource::Pulsar { cluster_id, incarnation: [number; 32], topic, creation_time_ms }
+            }
+        };
+        ControlPayload::DestinationRebind(Box::new(DestinationRebind { profile_id, resource }))
     }
 
     fn genesis_again(&self) -> ControlPayload {
