@@ -27,7 +27,8 @@ pub struct WorkerConfig {
     /// From activation until attempts whose lane has not accounted for them count as unknown, and how long one try to open a
     /// session and account may take.
     pub recovery_deadline: Duration,
-    /// Pause before a lane's session is opened again, doubled up to the next.
+    /// Pause before a lane's session is opened again that could not be opened or did not last as long as this, doubled up to the
+    /// next. One that lasted is opened again at once.
     pub lane_reopen_min: Duration,
     /// The longest such pause.
     pub lane_reopen_max: Duration,

@@ -20,12 +20,15 @@ enum Session {
         open_at: Duration,
     },
     Opening,
-    Open,
+    Open {
+        since: Duration,
+    },
 }
 
 #[derive(Debug)]
 struct Entry {
     session: Session,
+    /// Sessions in a row that could not be opened or did not last.
     failures: u32,
     /// What the last failure said.
     detail: String,
@@ -88,7 +91,7 @@ impl LaneBook {
 
     /// Whether the lane has a session to send through.
     pub(crate) fn is_open(&self, lane_no: LaneNo) -> bool {
-        self.lanes.get(&lane_no).is_some_and(|entry| entry.session == Session::Open)
+        self.lanes.get(&lane_no).is_some_and(|entry| matches!(entry.session, Session::Open { .. }))
     }
 
     fn close(&mut self, lane_no: LaneNo, open_at: Duration) {
@@ -102,7 +105,7 @@ impl LaneBook {
                 self.to_open.remove(&(open_at, lane_no));
             }
             Session::Opening => self.opening -= 1,
-            Session::Open => {}
+            Session::Open { .. } => {}
         }
         entry.session = Session::Closed { open_at };
         self.to_open.insert((open_at, lane_no));
@@ -130,19 +133,18 @@ impl LaneBook {
     }
 
     /// A session is open. Returns the attempts of earlier epochs it was asked about.
-    pub(crate) fn opened(&mut self, lane_no: LaneNo) -> Vec<OpenAttempt> {
+    pub(crate) fn opened(&mut self, lane_no: LaneNo, now: Duration) -> Vec<OpenAttempt> {
         if let Some(entry) = self.lanes.get_mut(&lane_no) {
             if entry.session == Session::Opening {
                 self.opening -= 1;
             }
-            entry.session = Session::Open;
-            entry.failures = 0;
+            entry.session = Session::Open { since: now };
             entry.detail.clear();
         }
         self.recovering.remove(&lane_no).unwrap_or_default()
     }
 
-    /// A session could not be opened: again after a growing pause.
+    /// A session could not be opened, or did not last: again after a growing pause.
     pub(crate) fn failed(&mut self, lane_no: LaneNo, error: &LaneError, now: Duration) {
         let failures = self.lanes.get(&lane_no).map_or(0, |entry| entry.failures);
         let doubled = 1_u32.checked_shl(failures).unwrap_or(u32::MAX);
@@ -151,10 +153,17 @@ impl LaneBook {
         self.note(lane_no, error, failures.saturating_add(1));
     }
 
-    /// A session is over: again soon.
+    /// A session is over. One that lasted is opened again at once: sessions end on any doubt, and nothing but a new one ends
+    /// that. One that did not last counts as one that could not be opened, or a lane would go round in circles.
     pub(crate) fn lost(&mut self, lane_no: LaneNo, error: &LaneError, now: Duration) {
-        self.close(lane_no, now + self.reopen_min);
-        self.note(lane_no, error, 0);
+        let session = self.lanes.get(&lane_no).map(|entry| entry.session);
+        match session {
+            Some(Session::Open { since }) if now.saturating_sub(since) >= self.reopen_min => {
+                self.close(lane_no, now);
+                self.note(lane_no, error, 0);
+            }
+            _ => self.failed(lane_no, error, now),
+        }
     }
 
     fn note(&mut self, lane_no: LaneNo, error: &LaneError, failures: u32) {
@@ -182,5 +191,120 @@ impl LaneBook {
         let open_at = self.to_open.first().map(|(open_at, _)| *open_at).filter(|_| self.opening < OPENING_MAX);
         let recovery = (!self.recovering.is_empty()).then_some(self.recovery_until);
         open_at.into_iter().chain(recovery).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::code::StableCode;
+
+    use super::*;
+
+    const LANE: LaneNo = LaneNo(1);
+
+    fn seconds(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    /// A book of one lane whose session is to be opened, with pauses from one second to ten.
+    fn book() -> LaneBook {
+        LaneBook {
+            reopen_min: seconds(1),
+            reopen_max: seconds(10),
+            recovery_until: seconds(30),
+            lanes: BTreeMap::new(),
+            to_open: BTreeSet::new(),
+            opening: 0,
+            recovering: BTreeMap::new(),
+        }
+    }
+
+    fn error() -> LaneError {
+        LaneError { code: StableCode::CapabilityUnavailable, detail: "no connection".to_owned() }
+    }
+
+    /// Opens the lane's session as soon as it may be: when that is.
+    fn open(book: &mut LaneBook) -> Duration {
+        let now = book.wake().expect("a lane to open");
+        if let Some(before) = now.checked_sub(Duration::from_millis(1)) {
+            assert_eq!(book.due_to_open(before), [], "not before");
+        }
+        assert_eq!(book.due_to_open(now), [LANE]);
+        book.opened(LANE, now);
+        now
+    }
+
+    #[test]
+    fn a_session_that_lasted_is_opened_again_at_once() {
+        let mut book = book();
+        book.found(LANE);
+        let mut now = open(&mut book);
+        for _ in 0..5 {
+            now += seconds(1);
+            book.lost(LANE, &error(), now);
+            assert_eq!((book.is_open(LANE), book.detail(LANE)), (false, "no connection"));
+            assert_eq!(open(&mut book), now);
+            assert_eq!((book.is_open(LANE), book.detail(LANE)), (true, ""));
+        }
+    }
+
+    #[test]
+    fn a_session_that_is_lost_right_away_waits_longer_each_time_until_one_lasts() {
+        let mut book = book();
+        book.found(LANE);
+        let mut now = open(&mut book);
+        let mut pauses = Vec::new();
+        for _ in 0..6 {
+            let lost_at = now + Duration::from_millis(999);
+            book.lost(LANE, &error(), lost_at);
+            now = open(&mut book);
+            pauses.push((now - lost_at).as_secs());
+        }
+        assert_eq!(pauses, [1, 2, 4, 8, 10, 10]);
+        now += seconds(1);
+        book.lost(LANE, &error(), now);
+        assert_eq!(open(&mut book), now);
+        book.lost(LANE, &error(), now);
+        assert_eq!(open(&mut book), now + seconds(1), "the count begins again");
+    }
+
+    #[test]
+    fn one_that_cannot_be_opened_and_one_that_does_not_last_are_counted_together() {
+        let mut book = book();
+        book.found(LANE);
+        let now = book.wake().expect("a lane to open");
+        book.due_to_open(now);
+        book.failed(LANE, &error(), now);
+        let now = open(&mut book);
+        assert_eq!(now, seconds(1));
+        book.lost(LANE, &error(), now);
+        let now = book.wake().expect("a lane to open");
+        assert_eq!(now, seconds(1 + 2));
+        book.due_to_open(now);
+        book.failed(LANE, &error(), now);
+        assert_eq!(open(&mut book), now + seconds(4));
+    }
+
+    #[test]
+    fn a_rebound_lane_is_opened_once_and_at_once_wherever_it_was() {
+        let mut book = book();
+        book.found(LANE);
+        let mut now = open(&mut book);
+        for _ in 0..4 {
+            book.lost(LANE, &error(), now);
+            now = open(&mut book);
+        }
+        book.lost(LANE, &error(), now);
+        // While it waits for the end of a pause, while it is being opened, and while it is open.
+        book.rebound(LANE);
+        assert_eq!(book.due_to_open(now), [LANE]);
+        book.rebound(LANE);
+        assert_eq!((book.due_to_open(now), book.opening), (vec![LANE], 1));
+        book.opened(LANE, now);
+        book.rebound(LANE);
+        assert!(!book.is_open(LANE));
+        assert_eq!(book.due_to_open(now), [LANE]);
+        book.opened(LANE, now);
+        assert_eq!((book.wake(), book.due_to_open(now + seconds(100))), (None, vec![]), "no pause is left over");
     }
 }

@@ -308,8 +308,13 @@ impl<S: Store> Pump<S> {
 
     /// A lane's session is open, and says what it knows of the attempts it was asked about. What of them is still publishing
     /// and unknown to it, nobody can vouch for.
-    pub(crate) fn lane_opened(&mut self, lane_no: LaneNo, resolved: Vec<(AttemptRef, AttemptOutcome)>) {
-        let mut publishing = self.lanes.opened(lane_no);
+    pub(crate) fn lane_opened(
+        &mut self,
+        lane_no: LaneNo,
+        resolved: Vec<(AttemptRef, AttemptOutcome)>,
+        monotonic: Duration,
+    ) {
+        let mut publishing = self.lanes.opened(lane_no, monotonic);
         for (attempt, outcome) in resolved {
             let was_publishing = publishing.iter().position(|open| attempt_ref(open) == attempt);
             match was_publishing {

@@ -446,7 +446,7 @@ impl<S: Store + 'static> ShardTask<S> {
         match event {
             LaneEvent::Opened { lane_no, session_no, session, resolved } => {
                 if active.sessions.opened(lane_no, session_no, session) {
-                    active.pump.lane_opened(lane_no, resolved);
+                    active.pump.lane_opened(lane_no, resolved, monotonic);
                 }
             }
             LaneEvent::NotOpened { lane_no, session_no, error } => {

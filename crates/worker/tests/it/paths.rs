@@ -208,6 +208,38 @@ fn a_message_whose_deadline_passes_unsent_expires_and_is_never_sent() {
 }
 
 #[test]
+fn a_session_that_is_lost_costs_a_healthy_destination_no_pause() {
+    let cell = Cell::new(CellOptions::new(64));
+    cell.world.run(async {
+        let (_worker, message, due_ms) = one_message(&cell, Behavior::default()).await;
+        cell.world.wait_until(due_ms - 1).await;
+        cell.broker.lose_sessions(cell.place(0));
+        cell.world.wait(Duration::from_millis(50)).await;
+        let delivered = cell.broker.delivered_of(message.message);
+        assert_eq!(delivered.len(), 1);
+    });
+    assert_eq!(account::settle(&cell), Account { accepted: 1, published: 1, ..Account::default() });
+}
+
+#[test]
+fn a_session_that_is_lost_at_once_over_and_over_is_not_opened_over_and_over() {
+    let cell = Cell::new(CellOptions::new(65));
+    cell.world.run(async {
+        let (worker, _, _) = one_message(&cell, Behavior::default()).await;
+        let mut losses = 0;
+        for _ in 0..6_000 {
+            cell.world.wait(Duration::from_millis(10)).await;
+            let lanes = worker.handles[0].lanes().await.expect("the shard is active");
+            if lanes[0].readiness == Readiness::Ready {
+                cell.broker.lose_sessions(cell.place(0));
+                losses += 1;
+            }
+        }
+        assert!((5..10).contains(&losses), "pauses of 1, 2, 4, 8, 16, 32 s in a minute: {losses}");
+    });
+}
+
+#[test]
 fn a_canceled_message_is_never_sent_and_a_rescheduled_one_at_its_new_time_only() {
     let cell = Cell::new(CellOptions::new(67));
     cell.world.run(async {
