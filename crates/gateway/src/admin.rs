@@ -97,6 +97,8 @@ fn lane(gateway: &Gateway, place: ShardPlace<'_>, row: &row::Lane, report: &Lane
         LaneReadiness::Ready => ("ready", None),
         LaneReadiness::Blocked(code) => ("blocked", Some(code.name().to_owned())),
     };
+    // A lane that is ready may have something to say all the same.
+    let remark = report.remark.as_ref().filter(|_| report.readiness == LaneReadiness::Ready);
     let due_age_ms = report.earliest_ms.map_or(0, |earliest_ms| gateway.now_ms().saturating_sub(earliest_ms).max(0));
     Lane {
         route: place.route.record.name.clone(),
@@ -108,8 +110,8 @@ fn lane(gateway: &Gateway, place: ShardPlace<'_>, row: &row::Lane, report: &Lane
         partition: row.partition,
         gate: if report.gate_open { "open" } else { "paused" }.to_owned(),
         readiness: readiness.to_owned(),
-        code,
-        detail: report.detail.clone(),
+        code: code.or_else(|| remark.map(|remark| remark.code.name().to_owned())),
+        detail: remark.map_or(&report.detail, |remark| &remark.detail).clone(),
         circuit: match report.circuit {
             CircuitState::Closed => "closed",
             CircuitState::Open { .. } => "open",

@@ -443,10 +443,11 @@ impl<S: Store> Pump<S> {
         Wake { earliest_ms: due.into_iter().chain(deadline_ms).min(), monotonic: monotonic.into_iter().flatten().min() }
     }
 
-    pub(crate) fn lane_reports(&self) -> Vec<LaneReport> {
+    /// What operators see of the lanes, with what their sessions remark.
+    pub(crate) fn lane_reports(&self, remark: impl Fn(LaneNo) -> Option<LaneError>) -> Vec<LaneReport> {
         let report = |(lane_no, lane): (&LaneNo, &shard::schedule::lane::Lane)| {
             let paused = self.scheduler.is_paused(&lane.profile_id);
-            LaneReport::new(*lane_no, lane, paused, self.lanes.detail(*lane_no))
+            LaneReport::new(*lane_no, lane, paused, self.lanes.detail(*lane_no), remark(*lane_no))
         };
         self.scheduler.lanes().iter().map(report).collect()
     }

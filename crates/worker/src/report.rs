@@ -1,5 +1,6 @@
 //! What operators see of a shard's lanes.
 
+use ports::destination::LaneError;
 use shard::schedule::circuit::CircuitState;
 use shard::schedule::lane::{Lane, Load, Readiness};
 use shard::state::LaneNo;
@@ -15,6 +16,8 @@ pub struct LaneReport {
     pub readiness: Readiness,
     /// What its last session error said, empty when there was none since it was last ready.
     pub detail: String,
+    /// What its session says although it works, such as that the broker throttles it; none without a session.
+    pub remark: Option<LaneError>,
     /// Its circuit.
     pub circuit: CircuitState,
     /// Lane failures since the last success.
@@ -26,12 +29,19 @@ pub struct LaneReport {
 }
 
 impl LaneReport {
-    pub(crate) fn new(lane_no: LaneNo, lane: &Lane, profile_paused: bool, detail: &str) -> LaneReport {
+    pub(crate) fn new(
+        lane_no: LaneNo,
+        lane: &Lane,
+        profile_paused: bool,
+        detail: &str,
+        remark: Option<LaneError>,
+    ) -> LaneReport {
         LaneReport {
             lane_no,
             gate_open: lane.gate_open && !profile_paused,
             readiness: lane.readiness,
             detail: detail.to_owned(),
+            remark,
             circuit: lane.circuit.state(),
             failures: lane.circuit.failures(),
             load: lane.load,

@@ -178,6 +178,11 @@ impl Sessions {
         self.env.spawn("send", Box::pin(task)).detach();
     }
 
+    /// What a lane's session has to say of itself although it works.
+    pub(crate) fn remark(&self, lane_no: LaneNo) -> Option<LaneError> {
+        self.open.get(&lane_no)?.session.remark()
+    }
+
     /// Tells every session that older evidence may go.
     pub(crate) fn forget_before(&self, admission_order_token: &bytes::Bytes) {
         for open in self.open.values() {

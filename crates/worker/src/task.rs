@@ -362,7 +362,7 @@ impl<S: Store + 'static> ShardTask<S> {
                 }
                 Some((id, result)) = active.appends.next() => active.pump.answered(id, result),
                 Some(event) = active.lane_events.recv() => self.lane_event(&mut active, event),
-                Some(request) = self.requests.recv() => answer(&active.pump, request),
+                Some(request) = self.requests.recv() => answer(&active.pump, &active.sessions, request),
                 () = active.share.room() => {}
                 () = tokio::time::sleep_until(wake) => {}
             }
@@ -570,11 +570,11 @@ struct Active<S: Store> {
     quota: QuotaWatch,
 }
 
-fn answer<S: Store>(pump: &Pump<S>, request: ShardRequest) {
+fn answer<S: Store>(pump: &Pump<S>, sessions: &Sessions, request: ShardRequest) {
     match request {
         // A caller that gave up does not mind.
         ShardRequest::Lanes(reply) => {
-            let _ = reply.send(pump.lane_reports());
+            let _ = reply.send(pump.lane_reports(|lane_no| sessions.remark(lane_no)));
         }
     }
 }

@@ -91,6 +91,8 @@ pub struct Behavior {
     pub opening: Opening,
     /// What is known of open attempts.
     pub evidence: Evidence,
+    /// What operators should know of its sessions although they work.
+    pub remark: Option<StableCode>,
 }
 
 impl Default for Behavior {
@@ -101,6 +103,7 @@ impl Default for Behavior {
             record_bytes_max: usize::MAX,
             opening: Opening::Opens,
             evidence: Evidence::Exact,
+            remark: None,
         }
     }
 }
@@ -515,6 +518,11 @@ impl LaneSession for BrokerLane {
             }
         }
         .boxed()
+    }
+
+    fn remark(&self) -> Option<LaneError> {
+        let code = self.broker.behavior(self.place).remark?;
+        Some(LaneError { code, detail: format!("{} is throttled", name(self.place)) })
     }
 
     fn forget_before(&self, admission_order_token: Bytes) {

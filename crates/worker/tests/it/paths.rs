@@ -208,6 +208,30 @@ fn a_message_whose_deadline_passes_unsent_expires_and_is_never_sent() {
 }
 
 #[test]
+fn a_lane_that_works_may_say_that_it_is_throttled() {
+    let cell = Cell::new(CellOptions::new(66));
+    cell.world.run(async {
+        let (worker, message, due_ms) = one_message(&cell, Behavior::default()).await;
+        let report = async || worker.handles[0].lanes().await.expect("the shard is active").remove(0);
+        assert_eq!(report().await.remark, None);
+        cell.misbehave(0, |behavior| behavior.remark = Some(StableCode::AdmissionCapacityGated));
+        cell.world.wait_until(due_ms + 1_000).await;
+        let throttled = report().await;
+        assert_eq!((throttled.readiness, &throttled.detail[..]), (Readiness::Ready, ""));
+        let remark = throttled.remark.expect("a remark");
+        assert_eq!(remark.code, StableCode::AdmissionCapacityGated);
+        assert!(remark.detail.contains("is throttled"), "{remark}");
+        assert_eq!(worker.message(0, message.message).state, MessageState::Published);
+        // Without a session nothing speaks.
+        cell.misbehave(0, |behavior| behavior.opening = Opening::Fails(StableCode::CapabilityUnavailable));
+        cell.broker.lose_sessions(cell.place(0));
+        cell.world.wait(Duration::from_millis(100)).await;
+        let blocked = report().await;
+        assert_eq!((blocked.readiness, blocked.remark), (Readiness::Blocked(StableCode::CapabilityUnavailable), None));
+    });
+}
+
+#[test]
 fn a_session_that_is_lost_costs_a_healthy_destination_no_pause() {
     let cell = Cell::new(CellOptions::new(64));
     cell.world.run(async {
