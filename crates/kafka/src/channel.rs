@@ -130,7 +130,11 @@ impl ClientContext for ChannelContext {
         tracing::debug!(topic = self.shared.topic, ?code, reason, "kafka producer");
         self.shared.errors.note(code, reason);
         match code {
-            RDKafkaErrorCode::Fatal => self.shared.doubt(lane_error(code, reason), true),
+            // Another producer reads the credentials anew: they may have been corrected.
+            RDKafkaErrorCode::Fatal
+            | RDKafkaErrorCode::Authentication
+            | RDKafkaErrorCode::SaslAuthenticationFailed
+            | RDKafkaErrorCode::SSL => self.shared.doubt(lane_error(code, reason), true),
             RDKafkaErrorCode::AllBrokersDown => self.shared.doubt(lane_error(code, reason), false),
             _ => {
                 self.shared.look_soon();

@@ -13,8 +13,13 @@ use client::duration::{DisplayDelay, parse_delay_ms};
 use protocol::mutation_v2::Limits;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Largest key, value and headers of one record, before the delivery headers are taken off.
-pub(crate) const RECORD_BYTES_MAX: u32 = 1_000_000;
+/// Largest key, value and headers of one record of an embedded topic, before the delivery headers are taken off.
+pub(crate) const EMBEDDED_RECORD_BYTES_MAX: u32 = 1_000_000;
+/// The same of a Kafka topic, if that takes so much: a shard's log takes records of up to 8 MiB.
+pub(crate) const KAFKA_RECORD_BYTES_MAX: u32 = 4 << 20;
+/// The largest of any topic.
+pub(crate) const RECORD_BYTES_MAX: u32 = KAFKA_RECORD_BYTES_MAX;
+const _: () = assert!(RECORD_BYTES_MAX >= EMBEDDED_RECORD_BYTES_MAX);
 
 /// Everything that can be configured.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]

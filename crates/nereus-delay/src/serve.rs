@@ -46,7 +46,7 @@ use worker::sessions::Destinations;
 use worker::task::{ShardParts, shard};
 
 use crate::bootstrap::{self, DEFAULT_ROUTE, KEY_VERSION, RouteSeed};
-use crate::config::{Configuration, RECORD_BYTES_MAX};
+use crate::config::{Configuration, EMBEDDED_RECORD_BYTES_MAX, KAFKA_RECORD_BYTES_MAX, RECORD_BYTES_MAX};
 use crate::host::{HostEnv, fill_random};
 
 /// How long open requests are finished after the listener has closed.
@@ -425,8 +425,9 @@ fn worker_config(config: &Configuration) -> WorkerConfig {
 fn gateway_parts(parts: &Parts<'_>, entry: RouteEntry, worker_metrics: Arc<Metrics>) -> anyhow::Result<GatewayParts> {
     let config = parts.config;
     let http = &config.http;
-    let embedded: Arc<dyn TargetSystem> = Arc::new(EmbeddedTargets::new(parts.embedded.clone(), RECORD_BYTES_MAX));
-    let kafka: Arc<dyn TargetSystem> = Arc::new(KafkaTargets::new(environment(), RECORD_BYTES_MAX));
+    let embedded: Arc<dyn TargetSystem> =
+        Arc::new(EmbeddedTargets::new(parts.embedded.clone(), EMBEDDED_RECORD_BYTES_MAX));
+    let kafka: Arc<dyn TargetSystem> = Arc::new(KafkaTargets::new(environment(), KAFKA_RECORD_BYTES_MAX));
     let defaults = &config.destinations;
     let Some(routes) = RouteTable::new(vec![entry]) else { bail!("the default route has no shards") };
     Ok(GatewayParts {

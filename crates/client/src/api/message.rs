@@ -273,6 +273,9 @@ pub struct Message {
     /// The code of the last unsuccessful attempt, or of the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<String>,
+    /// What it waits for, when its time is over and its lane cannot be used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting_for: Option<WaitingFor>,
     /// Whether it may have been delivered more than once, or although it is not called published.
     pub possible_duplicate: bool,
     /// When it ended, for one that has.
@@ -292,6 +295,15 @@ pub struct Message {
     pub payload: Option<Payload>,
     /// The log position that this answer reflects, for programs that compare answers.
     pub applied_position: String,
+}
+
+/// What keeps a message from going out that is due.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct WaitingFor {
+    /// The code, as `lane list` shows it.
+    pub code: String,
+    /// What was found, with names and numbers.
+    pub detail: String,
 }
 
 /// A message's record.

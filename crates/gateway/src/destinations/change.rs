@@ -9,11 +9,11 @@ use control::cas::{Change, RecordError};
 use control::destination::{self, DestinationRecord, VersionState};
 use futures_util::StreamExt as _;
 use futures_util::stream;
-use protocol::mutation_v2::{ControlPayload, ProfileVersion};
+use protocol::mutation_v2::{ControlPayload, DestinationRebind, ProfileVersion};
 use shard::query;
 use tokio::time::Instant;
 
-use super::version::{new_version, resolve};
+use super::version::{checks, new_version, resolve};
 use super::{CachedDestination, activate, is_same, newest, put, record_version, spec_of, unknown, view};
 use crate::control_log;
 use crate::problem::{record_problem, shard_problem};
@@ -119,6 +119,25 @@ pub(crate) async fn reactivate(gateway: &Gateway, name: &str) -> Result<Destinat
     let cached = gateway.destinations.get(name).ok_or_else(|| unknown(gateway, name))?;
     let spec = spec_of(newest(&cached.record));
     put(gateway, name, spec, false).await.map(|(destination, _)| destination)
+}
+
+/// Points the destination at the topic that has its name now. What is pending and not admitted follows.
+pub(crate) async fn rebind(gateway: &Gateway, name: &str) -> Result<Destination, Problem> {
+    let cached = gateway.destinations.get(name).ok_or_else(|| unknown(gateway, name))?;
+    let spec = spec_of(newest(&cached.record));
+    let target = resolve(gateway, &spec, false).await?;
+    let profile_id = Bytes::from(cached.record.name.clone());
+    let payload = ControlPayload::DestinationRebind(Box::new(DestinationRebind {
+        profile_id,
+        resource: target.resource.clone(),
+    }));
+    control_log::apply_everywhere(gateway, &[payload]).await?;
+    // New messages bind a version of their own, with the new topic's partitions and limits.
+    let version = new_version(gateway, name, &spec, &target, newest(&cached.record).version + 1)?;
+    let (record, _) = record_version(gateway, name, version).await?;
+    let record = activate(gateway, record).await?;
+    gateway.destinations.put(record.clone());
+    Ok(view(&record, checks(&target)))
 }
 
 /// Follows the topics for as long as it is polled: one that has grown, or takes records of another size, gives its destination

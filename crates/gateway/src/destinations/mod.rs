@@ -27,7 +27,7 @@ use crate::control_log;
 use crate::problem::record_problem;
 use crate::state::Gateway;
 
-pub(crate) use change::{deprecate, keep_fresh, reactivate, reconcile, set_paused};
+pub(crate) use change::{deprecate, keep_fresh, reactivate, rebind, reconcile, set_paused};
 use version::{check_name, checks, new_version, resolve, settled, system_of};
 
 /// What a destination has where its request says nothing (v2 §12).

@@ -86,7 +86,7 @@ pub(crate) async fn put_destination(
     path = "/v1/destinations/{name}:{verb}",
     params(
         ("name" = String, Path, description = "The destination's name"),
-        ("verb" = String, Path, description = "pause, resume, deprecate or activate"),
+        ("verb" = String, Path, description = "pause, resume, deprecate, activate or rebind"),
     ),
     responses(
         (status = 200, description = "The destination", body = Destination),
@@ -101,8 +101,10 @@ pub(crate) async fn destination_verb(State(gateway): Shared, Segment(segment): S
         Some((name, "resume")) => destinations::set_paused(&gateway, name, false).await?,
         Some((name, "deprecate")) => destinations::deprecate(&gateway, name).await?,
         Some((name, "activate")) => destinations::reactivate(&gateway, name).await?,
+        Some((name, "rebind")) => destinations::rebind(&gateway, name).await?,
         _ => {
-            let detail = format!("{segment:?} has no verb; :pause, :resume, :deprecate and :activate are known");
+            let detail =
+                format!("{segment:?} has no verb; :pause, :resume, :deprecate, :activate and :rebind are known");
             return Err(Problem::new(SurfaceCode::PathNotFound, detail).into());
         }
     };

@@ -3,22 +3,25 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use client::api::message::{Counts, Message, MessagePage, Status};
+use client::api::message::{Counts, Message, MessagePage, Status, WaitingFor};
 use client::api::problem::{Problem, SurfaceCode};
 use client::instant::parse_instant_ms;
 use data_encoding::BASE64URL_NOPAD;
 use protocol::id::MessageId;
 use shard::query::list::{ListFilter, ListOrder, ListPage};
 use shard::query::{self, list};
+use shard::schedule::lane::Readiness;
 use shard::state::generation::MessageState;
 use shard::state::row;
 
-use super::locate::locate;
+use super::locate::{Located, locate};
 use super::view;
 use crate::destinations;
 use crate::problem::shard_problem;
 use crate::state::Gateway;
 
+/// A message that has been due for so long waits for something.
+const OVERDUE_MS: i64 = 500;
 /// Items of a page when the request does not say.
 const PAGE_ITEMS_DEFAULT: usize = 50;
 
@@ -28,7 +31,23 @@ const PAGE_ITEMS_DEFAULT: usize = 50;
 /// NOT_FOUND, MESSAGE_FORGOTTEN, or what keeps the shard from answering.
 pub(crate) async fn get(gateway: &Gateway, id: &str, with_payload: bool) -> Result<Message, Problem> {
     let located = locate(gateway, id, with_payload, gateway.read_deadline()).await?;
-    Ok(view::message(gateway, &located))
+    let mut message = view::message(gateway, &located);
+    message.waiting_for = waiting_for(gateway, &located, &message).await;
+    Ok(message)
+}
+
+/// Why a message has not gone out although it is due for a while: its lane's owner says. One that cannot be asked now has no
+/// reason to tell, and the message is what matters.
+async fn waiting_for(gateway: &Gateway, located: &Located<'_>, message: &Message) -> Option<WaitingFor> {
+    let is_waiting = matches!(message.status, Status::Scheduled | Status::Retrying);
+    if !is_waiting || message.deliver_at_ms.saturating_add(OVERDUE_MS) > gateway.now_ms() {
+        return None;
+    }
+    let lanes = located.place.handle.lanes().await.ok()?;
+    let lane_no = located.view.row.lane_no();
+    let lane = lanes.into_iter().find(|lane| lane.lane_no == lane_no)?;
+    let Readiness::Blocked(code) = lane.readiness else { return None };
+    Some(WaitingFor { code: code.name().to_owned(), detail: lane.detail })
 }
 
 /// The query of a list, as sent.

@@ -83,6 +83,7 @@ pub(crate) fn listed(
             .then(|| StableCode::from_u32(error).map(StableCode::name))
             .flatten()
             .map(str::to_owned),
+        waiting_for: None,
         possible_duplicate: row.possible_duplicate,
         ended_at: ended_at_ms.map(format_instant_ms),
         ended_at_ms,

@@ -145,6 +145,7 @@ fn message_text(message: &Message) -> String {
         ("attempts", Some(message.attempts.to_string())),
         ("next_attempt_at", message.next_attempt_at.clone()),
         ("last_error", message.last_error.clone()),
+        ("waiting_for", message.waiting_for.as_ref().map(|waiting| format!("{}: {}", waiting.code, waiting.detail))),
         ("possible_duplicate", message.possible_duplicate.then(|| "yes".to_owned())),
         ("ended_at", message.ended_at.clone()),
         ("delivery", message.delivery.as_ref().map(delivery_text)),

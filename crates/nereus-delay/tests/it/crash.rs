@@ -11,7 +11,8 @@ fn nothing_is_lost_early_or_doubled_unsaid_when_the_server_is_killed_under_load(
     let seed = u64::from(fastrand::u32(..));
     let binary = PathBuf::from(env!("CARGO_BIN_EXE_nereus-delay"));
     run(async move {
-        let options = crash::Options { binary, rounds: 4, seed, keep: false, parent: None };
+        let options =
+            crash::Options { binary, scene: crash::Scene::Embedded, rounds: 4, seed, keep: false, parent: None };
         let report = crash::run(&options).await.unwrap_or_else(|error| panic!("seed {seed}: {error:#}"));
         assert!(
             report.violations.is_empty(),

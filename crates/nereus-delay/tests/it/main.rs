@@ -6,6 +6,7 @@ mod changes;
 mod command_line;
 mod crash;
 mod idempotency;
+mod kafka;
 mod reading;
 mod restart;
 mod world;
