@@ -86,6 +86,23 @@ pub struct NewMessage {
     pub event_time_ms: Option<i64>,
 }
 
+/// The instants that a command's times are measured from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Instants {
+    /// The later bound of trusted time: how far ahead delivery and expiry are counts from here.
+    pub now_latest_ms: i64,
+    /// When the message was asked for: how long ago its delivery time is counts from here. For a request that is now; a record
+    /// that waited in its topic was asked for when it was written.
+    pub asked_at_ms: i64,
+}
+
+impl Instants {
+    /// Of a request that is asked for now.
+    pub const fn now(now_latest_ms: i64) -> Instants {
+        Instants { now_latest_ms, asked_at_ms: now_latest_ms }
+    }
+}
+
 /// Why a command cannot be prepared. Nothing was sent.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum PrepareError {
@@ -173,7 +190,7 @@ pub enum PrepareError {
 
 /// Prepares a SCHEDULE.
 ///
-/// `now_latest_ms` is the later bound of trusted time; `message` and `command` are fresh version 7 UUIDs of about that time.
+/// `message` and `command` are fresh version 7 UUIDs of about the later bound of trusted time in `instants`.
 ///
 /// # Errors
 /// [`PrepareError`].
@@ -183,14 +200,15 @@ pub fn schedule(
     new: NewMessage,
     message: Uuid7,
     command: Uuid7,
-    now_latest_ms: i64,
+    instants: Instants,
 ) -> Result<ClientCommand, PrepareError> {
     check_id(new.id.as_deref(), &route.limits)?;
     let expires_after_ms = destination.body.expires_after_ms;
-    let expire_at_ms =
-        new.expire_at_ms.unwrap_or_else(|| new.deliver_at_ms.max(now_latest_ms).saturating_add(expires_after_ms));
+    let expire_at_ms = new
+        .expire_at_ms
+        .unwrap_or_else(|| new.deliver_at_ms.max(instants.now_latest_ms).saturating_add(expires_after_ms));
     let times = Times { deliver_at_ms: new.deliver_at_ms, expire_at_ms };
-    check_times(route, &destination.body, times, now_latest_ms)?;
+    check_times(route, &destination.body, times, instants)?;
     check_size(&new, destination)?;
     let id = new.id.map(Bytes::from);
     let routing_key = id.as_deref().unwrap_or(message.as_bytes());
@@ -237,9 +255,9 @@ pub fn reschedule(
     precondition: Precondition,
     times: Times,
     command: Uuid7,
-    now_latest_ms: i64,
+    instants: Instants,
 ) -> Result<ClientCommand, PrepareError> {
-    check_times(route, &destination.body, times, now_latest_ms)?;
+    check_times(route, &destination.body, times, instants)?;
     let Times { deliver_at_ms, expire_at_ms } = times;
     command_of(
         route,
@@ -295,11 +313,12 @@ fn check_times(
     route: &RouteSnapshot,
     destination: &DestinationProfile,
     times: Times,
-    now_latest_ms: i64,
+    instants: Instants,
 ) -> Result<(), PrepareError> {
     let Times { deliver_at_ms, expire_at_ms } = times;
+    let Instants { now_latest_ms, asked_at_ms } = instants;
     let limits = &route.limits;
-    let past_ms = now_latest_ms.saturating_sub(deliver_at_ms);
+    let past_ms = asked_at_ms.saturating_sub(deliver_at_ms);
     if past_ms > route.past_ms_max {
         return Err(PrepareError::TooLongAgo { deliver_at_ms, past_ms, limit_ms: route.past_ms_max });
     }
@@ -365,6 +384,10 @@ mod tests {
     const NOW_MS: i64 = 1_800_000_000_000;
 
     fn refusal(deliver_at_ms: i64, expire_at_ms: i64) -> Option<PrepareError> {
+        refusal_of(Instants::now(NOW_MS), deliver_at_ms, expire_at_ms)
+    }
+
+    fn refusal_of(instants: Instants, deliver_at_ms: i64, expire_at_ms: i64) -> Option<PrepareError> {
         let limits = testkit::log::default_limits();
         let log = testkit::log::LogWriter::new(0, NonZeroU32::MIN);
         let route = RouteSnapshot {
@@ -376,7 +399,7 @@ mod tests {
         };
         let destination = testkit::log::Destination::new("orders", &testkit::log::default_policy());
         let times = Times { deliver_at_ms, expire_at_ms };
-        check_times(&route, &destination.body, times, NOW_MS).err()
+        check_times(&route, &destination.body, times, instants).err()
     }
 
     #[test]
@@ -398,5 +421,19 @@ mod tests {
         // A message that is due already counts from a second ahead.
         assert_eq!(refusal(NOW_MS - 1, NOW_MS + 6_000), None);
         assert_eq!(refusal(NOW_MS - 1, NOW_MS + 5_999), Some(short));
+    }
+    #[test]
+    fn a_message_that_waited_to_be_taken_is_late_and_not_refused() {
+        let hour_ms = 3_600_000;
+        let waited = Instants { now_latest_ms: NOW_MS, asked_at_ms: NOW_MS - 2 * hour_ms };
+        // Two hours ago it was a minute ahead, and so it is today.
+        assert_eq!(refusal_of(waited, NOW_MS - 2 * hour_ms + 60_000, NOW_MS + 100_000), None);
+        assert_eq!(refusal_of(waited, NOW_MS - 2 * hour_ms - 60_000, NOW_MS + 100_000), None);
+        let deliver_at_ms = NOW_MS - 2 * hour_ms - 60_001;
+        let past = PrepareError::TooLongAgo { deliver_at_ms, past_ms: 60_001, limit_ms: 60_000 };
+        assert_eq!(refusal_of(waited, deliver_at_ms, NOW_MS + 100_000), Some(past));
+        // What is ahead counts from now all the same.
+        let far = PrepareError::TooFarAhead { delay_ms: 100_001, limit_ms: 100_000 };
+        assert_eq!(refusal_of(waited, NOW_MS + 100_001, NOW_MS + 200_000), Some(far));
     }
 }

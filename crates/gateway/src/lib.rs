@@ -1,7 +1,7 @@
 //! The HTTP/JSON surface of Nereus Delay.
 //!
-//! `http` maps paths to services; `messages`, `destinations`, `topics` and `admin` are the services; `problem` turns every
-//! failure into problem details. Every answer says which level it speaks for: queued is not scheduled, and a time-out is never
+//! `http` maps paths to services; `messages`, `destinations`, `ingress`, `topics` and `admin` are the services; `problem` turns
+//! every failure into problem details. Every answer says which level it speaks for: queued is not scheduled, and a time-out is never
 //! "not taken".
 
 mod admin;
@@ -9,6 +9,7 @@ mod control_log;
 mod destinations;
 mod http;
 mod idempotency;
+mod ingress;
 mod messages;
 mod metrics;
 pub mod openapi;

@@ -1,9 +1,10 @@
-//! Prometheus metrics, each explained in `docs/metrics.md`. Labels are few and bounded: shard, destination, partition, kind of event,
-//! class of status.
+//! Prometheus metrics, each explained in `docs/metrics.md`. Labels are few and bounded: shard, destination, ingress, partition,
+//! kind of event, class of status.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use client::api::admin::Lane;
+use client::api::ingress::{IngressRecords, IngressState};
 use client::api::problem::{Problem, SurfaceCode};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _, NoLabelSet};
@@ -15,6 +16,7 @@ use worker::handle::ShardStatus;
 use worker::metrics::Histogram;
 
 use crate::admin;
+use crate::ingress::Entry;
 use crate::state::{Gateway, StorageFigures};
 
 /// What the gateway itself counts.
@@ -54,10 +56,36 @@ struct Reading {
     command_log_bytes: u64,
     storage: StorageFigures,
     published_early: u64,
+    ingresses: Vec<IngressReading>,
     clock_bound_us: i64,
     clock_qualified: bool,
     clock_synchronised: bool,
     clock_withdrawals: u64,
+}
+
+/// One ingress.
+#[derive(Debug)]
+struct IngressReading {
+    name: String,
+    records: IngressRecords,
+    errors: u64,
+    is_running: bool,
+    partitions: u64,
+    lag: Option<u64>,
+}
+
+impl IngressReading {
+    fn new(entry: &Entry) -> Option<IngressReading> {
+        let (record, status) = (entry.record()?, entry.status());
+        Some(IngressReading {
+            name: record.name.clone(),
+            records: entry.counters.records(),
+            errors: entry.counters.errors(),
+            is_running: status.state(record.paused).0 == IngressState::Running,
+            partitions: status.partitions.len() as u64,
+            lag: status.lag().filter(|_| status.is_open),
+        })
+    }
 }
 
 /// A histogram in the units of Prometheus.
@@ -107,6 +135,7 @@ pub(crate) async fn text(gateway: &Gateway) -> Result<String, Problem> {
         command_log_bytes: load(&gateway.metrics.command_log_bytes),
         storage: (gateway.read_storage)(),
         published_early: load(&worker.published_early),
+        ingresses: gateway.ingresses.all().iter().filter_map(|entry| IngressReading::new(entry)).collect(),
         clock_bound_us: clock.bound_us,
         clock_qualified: matches!(clock.reading, clock::Reading::Qualified(_)),
         clock_synchronised: clock.synchronised,
@@ -127,6 +156,7 @@ impl Collector for Reading {
         self.encode_delivery(&mut encoder)?;
         self.encode_shards(&mut encoder)?;
         self.encode_lanes(&mut encoder)?;
+        self.encode_ingresses(&mut encoder)?;
         self.encode_storage(&mut encoder)?;
         self.encode_clock(&mut encoder)?;
         self.encode_http(&mut encoder)
@@ -246,6 +276,51 @@ impl Reading {
             "How long the lane's first message is overdue",
             self.lanes.iter().map(|lane| (labels(lane), as_float(lane.due_age_ms.unsigned_abs()) / 1e3)),
         )
+    }
+
+    fn encode_ingresses(&self, encoder: &mut DescriptorEncoder<'_>) -> Encoded {
+        let records = self.ingresses.iter().flat_map(|ingress| {
+            let outcomes = [
+                ("scheduled", ingress.records.scheduled),
+                ("rescheduled", ingress.records.rescheduled),
+                ("canceled", ingress.records.canceled),
+                ("refused", ingress.records.refused),
+                ("skipped", ingress.records.skipped),
+            ];
+            outcomes
+                .map(|(outcome, count)| ([("ingress", ingress.name.clone()), ("outcome", outcome.to_owned())], count))
+        });
+        counters(
+            encoder,
+            "ingress_records",
+            "What became of records of each ingress since the server started",
+            records,
+        )?;
+        let by_ingress = |pick: fn(&IngressReading) -> Option<u64>| {
+            self.ingresses
+                .iter()
+                .filter_map(move |ingress| Some(([("ingress", ingress.name.clone())], as_float(pick(ingress)?))))
+        };
+        gauges(
+            encoder,
+            "ingress_running",
+            "1 while the ingress takes records",
+            by_ingress(|ingress| Some(u64::from(ingress.is_running))),
+        )?;
+        gauges(
+            encoder,
+            "ingress_partitions",
+            "Partitions that this server reads for the ingress",
+            by_ingress(|ingress| Some(ingress.partitions)),
+        )?;
+        gauges(
+            encoder,
+            "ingress_lag_records",
+            "Offsets between what the ingress has settled and the ends of those partitions",
+            by_ingress(|ingress| ingress.lag),
+        )?;
+        let errors = self.ingresses.iter().map(|ingress| ([("ingress", ingress.name.clone())], ingress.errors));
+        counters(encoder, "ingress_errors", "How often something kept the ingress from taking records", errors)
     }
 
     fn encode_storage(&self, encoder: &mut DescriptorEncoder<'_>) -> Encoded {

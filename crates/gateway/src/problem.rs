@@ -5,6 +5,7 @@ use client::api::problem::{Problem, SurfaceCode};
 use client::prepare::PrepareError;
 use control::cas::{Record as _, RecordError};
 use control::destination::DestinationRecord;
+use control::ingress::IngressRecord;
 use hyper::StatusCode;
 use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use ports::log::AppendError;
@@ -109,6 +110,7 @@ pub(crate) fn record_problem(error: RecordError) -> Problem {
         RecordError::Unknown { .. } => SurfaceCode::OutcomeUnknown,
         RecordError::Unreadable { .. } => SurfaceCode::Internal,
         RecordError::RuleBroken { name: DestinationRecord::NAME, .. } => SurfaceCode::DestinationConflict,
+        RecordError::RuleBroken { name: IngressRecord::NAME, .. } => SurfaceCode::IngressConflict,
         RecordError::RuleBroken { .. } => SurfaceCode::Internal,
     };
     Problem::new(code, error.to_string())

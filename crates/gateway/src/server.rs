@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::state::{Gateway, GatewayParts};
-use crate::{destinations, http, idempotency};
+use crate::{destinations, http, idempotency, ingress};
 
 /// Pause between sweeps of old idempotency records.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(600);
@@ -66,9 +66,11 @@ impl Server {
     pub async fn serve(self, mut stop: watch::Receiver<bool>) -> Result<(), StartError> {
         let Server { gateway, listener, .. } = self;
         let follow = destinations::load(&gateway).await?;
+        let ingresses = ingress::load(&gateway).await?;
         let upkeep = async {
             tokio::join!(
                 follow,
+                ingresses,
                 sweep(&gateway),
                 destinations::reconcile(&gateway),
                 destinations::keep_fresh(&gateway)

@@ -9,6 +9,7 @@ use client::api::problem::{Problem, SurfaceCode};
 use clock::TrustedClock;
 use control::cas::Records;
 use ed25519_dalek::SigningKey;
+use ports::source::SourceSystem;
 use ports::target::TargetSystem;
 use ports::topics::Topics;
 use protocol::id::Uuid7;
@@ -18,6 +19,7 @@ use worker::metrics::Metrics;
 
 use crate::destinations::{DestinationCache, DestinationDefaults};
 use crate::idempotency::KeysInUse;
+use crate::ingress::Ingresses;
 use crate::metrics::GatewayMetrics;
 use crate::routes::RouteTable;
 
@@ -96,6 +98,8 @@ pub struct GatewayParts {
     pub routes: RouteTable,
     /// Systems that destinations can be on, by their name in requests.
     pub systems: BTreeMap<&'static str, Arc<dyn TargetSystem>>,
+    /// Systems whose topics can schedule, by their name in requests.
+    pub sources: BTreeMap<&'static str, Arc<dyn SourceSystem>>,
     /// Topics that can be read.
     pub topics: Arc<dyn Topics>,
     /// The control key and its version.
@@ -114,11 +118,13 @@ pub struct Gateway {
     pub(crate) records: Records,
     pub(crate) routes: RouteTable,
     pub(crate) systems: BTreeMap<&'static str, Arc<dyn TargetSystem>>,
+    pub(crate) sources: BTreeMap<&'static str, Arc<dyn SourceSystem>>,
     pub(crate) topics: Arc<dyn Topics>,
     pub(crate) control_key: (u32, SigningKey),
     pub(crate) worker_metrics: Arc<Metrics>,
     pub(crate) read_storage: ReadStorage,
     pub(crate) destinations: DestinationCache,
+    pub(crate) ingresses: Ingresses,
     pub(crate) keys_in_use: KeysInUse,
     pub(crate) metrics: GatewayMetrics,
     pub(crate) request_count: AtomicU64,
@@ -126,11 +132,11 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// A gateway that knows no destinations yet.
+    /// A gateway that knows no destinations and ingresses yet.
     pub(crate) fn new(parts: GatewayParts) -> Gateway {
         let body_units = parts.config.bodies_bytes_max.max(parts.config.batch_bytes_max).div_ceil(BODY_ROOM_UNIT_BYTES);
         let GatewayParts { config, clock, fill_random, records, routes, systems, topics, .. } = parts;
-        let GatewayParts { control_key, worker_metrics, read_storage, .. } = parts;
+        let GatewayParts { sources, control_key, worker_metrics, read_storage, .. } = parts;
         Gateway {
             config,
             clock,
@@ -138,11 +144,13 @@ impl Gateway {
             records,
             routes,
             systems,
+            sources,
             topics,
             control_key,
             worker_metrics,
             read_storage,
             destinations: DestinationCache::default(),
+            ingresses: Ingresses::default(),
             keys_in_use: KeysInUse::default(),
             metrics: GatewayMetrics::default(),
             request_count: AtomicU64::new(0),

@@ -64,6 +64,9 @@ pub(crate) enum Command {
     /// Create, show, pause, rebind and deprecate destinations
     #[command(subcommand)]
     Destination(DestinationCommand),
+    /// Create, show, pause and delete ingresses: topics whose records schedule messages by their headers
+    #[command(subcommand)]
+    Ingress(IngressCommand),
     /// List topics of the embedded log
     #[command(subcommand)]
     Topic(TopicCommand),
@@ -428,6 +431,88 @@ pub(crate) enum TimestampArg {
     EventTime,
     /// The message's delivery time
     DeliveryTime,
+}
+
+/// What a producer has to know, below the help of ingresses.
+const INGRESS_HELP: &str = "\
+A plain producer schedules by headers, their names in small letters:
+
+  nereus-deliver-at    when: RFC 3339 with an offset, or epoch milliseconds
+  nereus-delay         or how long after the record's timestamp: 30m, 1h30m, 7d
+  nereus-destination   where to; the ingress's own destination when missing
+  nereus-id            its own id: unique among live messages
+  nereus-expires-at    from when on it is not delivered any more
+  nereus-cancel        instead of all these: cancel the message of this id
+  nereus-reschedule    with a new time: move the message of this id
+
+Key, value, other headers and timestamp are delivered as they are. Every record schedules once,
+whatever happens; one that cannot be taken, also for a misspelt nereus- header, goes to the
+refusals topic with the code that says why.
+
+  nereus-delay ingress create orders --kafka broker:9092 --topic orders.delayed --destination orders
+  nereus-delay ingress get orders";
+
+/// What to do with ingresses.
+#[derive(Debug, Subcommand)]
+pub(crate) enum IngressCommand {
+    /// Create an ingress, or change it; the same settings again change nothing
+    Create(Box<IngressArgs>),
+    /// Show an ingress: what keeps it, how far each partition is settled, how far it is behind
+    Get {
+        /// Its name
+        name: String,
+    },
+    /// List ingresses
+    List,
+    /// Take no more records until it is resumed; the topic keeps them
+    Pause {
+        /// Its name
+        name: String,
+    },
+    /// Take records again, from where it stood
+    Resume {
+        /// Its name
+        name: String,
+    },
+    /// Delete an ingress. What it has settled stays known: made again under its name, it goes on where it stood
+    Delete {
+        /// Its name
+        name: String,
+        /// Do it without asking
+        #[arg(long)]
+        yes: bool,
+    },
+}
+
+/// An ingress's settings.
+#[derive(Debug, Args)]
+#[command(after_help = INGRESS_HELP)]
+pub(crate) struct IngressArgs {
+    /// Its name
+    pub(crate) name: String,
+    /// Brokers of the Kafka cluster that has the topic
+    #[arg(long, value_name = "HOST:PORT,…")]
+    pub(crate) kafka: String,
+    /// The topic that is read; it must exist
+    #[arg(long, value_name = "TOPIC")]
+    pub(crate) topic: String,
+    /// Where records go that name no destination [default: every record has to]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) destination: Option<String>,
+    /// The consumer group [default: nereus-delay.NAME]
+    #[arg(long, value_name = "GROUP")]
+    pub(crate) group: Option<String>,
+    /// Where refused records go, whole, with why; made when there is none [default: TOPIC.refused]
+    #[arg(long, value_name = "TOPIC")]
+    pub(crate) refusals: Option<String>,
+    /// Where a receipt for every record goes; made when there is none [default: none are written]
+    #[arg(long, value_name = "TOPIC")]
+    pub(crate) receipts: Option<String>,
+    #[command(flatten)]
+    pub(crate) security: KafkaSecurityArgs,
+    /// Check the settings, change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
 }
 
 /// What to do with topics.

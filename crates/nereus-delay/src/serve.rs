@@ -22,9 +22,10 @@ use embedded::{
 };
 use gateway::routes::{RouteEntry, RouteTable};
 use gateway::{DestinationDefaults, GatewayConfig, GatewayParts, Server, StorageFigures};
-use kafka::{Connections, KafkaDestination, KafkaOptions, KafkaTargets, ReadEnvironment};
+use kafka::{Connections, KafkaDestination, KafkaOptions, KafkaSources, KafkaTargets, ReadEnvironment};
 use ports::destination::Destination;
 use ports::log::ShardLog;
+use ports::source::SourceSystem;
 use ports::target::TargetSystem;
 use protocol::id::ShardId;
 use protocol::mutation_v2::Genesis;
@@ -428,6 +429,9 @@ fn gateway_parts(parts: &Parts<'_>, entry: RouteEntry, worker_metrics: Arc<Metri
     let embedded: Arc<dyn TargetSystem> =
         Arc::new(EmbeddedTargets::new(parts.embedded.clone(), EMBEDDED_RECORD_BYTES_MAX));
     let kafka: Arc<dyn TargetSystem> = Arc::new(KafkaTargets::new(environment(), KAFKA_RECORD_BYTES_MAX));
+    // The route's own id: no other server has it, and this one keeps it over restarts.
+    let instance = format!("nereus-delay-{}", entry.record.route);
+    let sources: Arc<dyn SourceSystem> = Arc::new(KafkaSources::new(environment(), &instance));
     let defaults = &config.destinations;
     let Some(routes) = RouteTable::new(vec![entry]) else { bail!("the default route has no shards") };
     Ok(GatewayParts {
@@ -460,6 +464,7 @@ fn gateway_parts(parts: &Parts<'_>, entry: RouteEntry, worker_metrics: Arc<Metri
         records: parts.records.clone(),
         routes,
         systems: BTreeMap::from([("embedded", embedded), ("kafka", kafka)]),
+        sources: BTreeMap::from([("kafka", sources)]),
         topics: Arc::new(EmbeddedTopics::new(parts.embedded.clone())),
         control_key: (KEY_VERSION, parts.key.clone()),
         worker_metrics,

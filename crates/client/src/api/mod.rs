@@ -5,6 +5,7 @@
 
 pub mod admin;
 pub mod destination;
+pub mod ingress;
 pub mod kafka;
 pub mod message;
 pub mod pages;

@@ -40,6 +40,14 @@ pub enum SurfaceCode {
     DestinationConflict,
     /// The destination could not be set up; the checks say why.
     DestinationCheckFailed,
+    /// No such ingress.
+    UnknownIngress,
+    /// The ingress exists with a topic or group that cannot be changed.
+    IngressConflict,
+    /// The ingress could not be set up; the checks say why.
+    IngressCheckFailed,
+    /// Whether a source record was taken is not known any more.
+    RecordOutcomeForgotten,
     /// No such topic or partition.
     UnknownTopic,
     /// The offset is not in the topic.
@@ -64,7 +72,7 @@ pub enum SurfaceCode {
 
 impl SurfaceCode {
     /// Every surface code.
-    pub const ALL: [SurfaceCode; 21] = [
+    pub const ALL: [SurfaceCode; 25] = [
         SurfaceCode::MalformedBody,
         SurfaceCode::InvalidField,
         SurfaceCode::InvalidParameter,
@@ -76,6 +84,10 @@ impl SurfaceCode {
         SurfaceCode::UnknownDestination,
         SurfaceCode::DestinationConflict,
         SurfaceCode::DestinationCheckFailed,
+        SurfaceCode::UnknownIngress,
+        SurfaceCode::IngressConflict,
+        SurfaceCode::IngressCheckFailed,
+        SurfaceCode::RecordOutcomeForgotten,
         SurfaceCode::UnknownTopic,
         SurfaceCode::OffsetOutOfRange,
         SurfaceCode::IdempotencyKeyReused,
@@ -102,6 +114,10 @@ impl SurfaceCode {
             SurfaceCode::UnknownDestination => "UNKNOWN_DESTINATION",
             SurfaceCode::DestinationConflict => "DESTINATION_CONFLICT",
             SurfaceCode::DestinationCheckFailed => "DESTINATION_CHECK_FAILED",
+            SurfaceCode::UnknownIngress => "UNKNOWN_INGRESS",
+            SurfaceCode::IngressConflict => "INGRESS_CONFLICT",
+            SurfaceCode::IngressCheckFailed => "INGRESS_CHECK_FAILED",
+            SurfaceCode::RecordOutcomeForgotten => "RECORD_OUTCOME_FORGOTTEN",
             SurfaceCode::UnknownTopic => "UNKNOWN_TOPIC",
             SurfaceCode::OffsetOutOfRange => "OFFSET_OUT_OF_RANGE",
             SurfaceCode::IdempotencyKeyReused => "IDEMPOTENCY_KEY_REUSED",
@@ -121,15 +137,20 @@ impl SurfaceCode {
             | SurfaceCode::InvalidField
             | SurfaceCode::InvalidParameter
             | SurfaceCode::InvalidHeader => 400,
-            SurfaceCode::PathNotFound | SurfaceCode::UnknownDestination | SurfaceCode::UnknownTopic => 404,
+            SurfaceCode::PathNotFound
+            | SurfaceCode::UnknownDestination
+            | SurfaceCode::UnknownIngress
+            | SurfaceCode::UnknownTopic => 404,
             SurfaceCode::MethodNotAllowed => 405,
-            SurfaceCode::DestinationConflict | SurfaceCode::IdempotencyKeyInUse => 409,
-            SurfaceCode::MessageForgotten => 410,
+            SurfaceCode::DestinationConflict | SurfaceCode::IngressConflict | SurfaceCode::IdempotencyKeyInUse => 409,
+            SurfaceCode::MessageForgotten | SurfaceCode::RecordOutcomeForgotten => 410,
             SurfaceCode::PreconditionFailed => 412,
             SurfaceCode::RequestTooLarge => 413,
             SurfaceCode::UnsupportedMediaType => 415,
             SurfaceCode::OffsetOutOfRange => 416,
-            SurfaceCode::DestinationCheckFailed | SurfaceCode::IdempotencyKeyReused => 422,
+            SurfaceCode::DestinationCheckFailed
+            | SurfaceCode::IngressCheckFailed
+            | SurfaceCode::IdempotencyKeyReused => 422,
             SurfaceCode::TooManyRequests => 429,
             SurfaceCode::Internal => 500,
             SurfaceCode::Unavailable => 503,
@@ -160,6 +181,10 @@ impl SurfaceCode {
             SurfaceCode::UnknownDestination => "There is no such destination",
             SurfaceCode::DestinationConflict => "The destination exists with settings that cannot be changed",
             SurfaceCode::DestinationCheckFailed => "The destination could not be set up",
+            SurfaceCode::UnknownIngress => "There is no such ingress",
+            SurfaceCode::IngressConflict => "The ingress exists with a topic or group that cannot be changed",
+            SurfaceCode::IngressCheckFailed => "The ingress could not be set up",
+            SurfaceCode::RecordOutcomeForgotten => "Whether the record was taken is not known any more",
             SurfaceCode::UnknownTopic => "There is no such topic or partition",
             SurfaceCode::OffsetOutOfRange => "The offset is not in the topic",
             SurfaceCode::IdempotencyKeyReused => "The Idempotency-Key was used for another request",
@@ -317,7 +342,7 @@ pub struct Problem {
     /// The message in question, where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<Box<super::message::Message>>,
-    /// What was checked, for a destination.
+    /// What was checked, for a destination or an ingress.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub checks: Vec<super::destination::Check>,
 }

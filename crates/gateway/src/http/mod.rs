@@ -2,6 +2,7 @@
 //! thing.
 
 pub(crate) mod destinations;
+pub(crate) mod ingresses;
 pub(crate) mod messages;
 mod request;
 mod response;
@@ -49,6 +50,15 @@ pub(crate) fn router(gateway: Arc<Gateway>) -> Router {
                 .put(destinations::put_destination)
                 .post(destinations::destination_verb)
                 .fallback(method_not_allowed("GET, PUT, POST")),
+        )
+        .route("/v1/ingresses", get(ingresses::list_ingresses).fallback(method_not_allowed("GET")))
+        .route(
+            "/v1/ingresses/{name}",
+            get(ingresses::get_ingress)
+                .put(ingresses::put_ingress)
+                .delete(ingresses::delete_ingress)
+                .post(ingresses::ingress_verb)
+                .fallback(method_not_allowed("GET, PUT, DELETE, POST")),
         )
         .route("/v1/topics", get(topics::list_topics).fallback(method_not_allowed("GET")))
         .route("/v1/topics/{topic}", get(topics::get_topic).fallback(method_not_allowed("GET")))

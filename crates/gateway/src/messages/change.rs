@@ -3,9 +3,10 @@
 use client::api::message::{MessageReceipt, Status};
 use client::api::problem::{Problem, SurfaceCode};
 use client::instant::format_instant_ms;
-use client::prepare::{self, Times};
+use client::prepare::{self, Instants, Times};
 use protocol::code::StableCode;
 use protocol::command::{ClientCommand, CommandBody, Precondition};
+use protocol::id::Uuid7;
 use shard::machine::verdict::{Rule, Verdict};
 use shard::query;
 use shard::state::generation::MessageState;
@@ -63,12 +64,7 @@ pub(crate) async fn cancel(gateway: &Gateway, request: ChangeRequest<'_>) -> Res
     }
     let prepare = async {
         request.check(&located)?;
-        if located.view.state.is_terminal() {
-            return Err(ended(gateway, &located));
-        }
-        let snapshot = &located.place.route.snapshot;
-        prepare::cancel(snapshot, located.message_id, request.precondition(), gateway.fresh_uuid())
-            .map_err(|error| prepare_problem(&error))
+        cancel_command(gateway, &located, request.precondition(), gateway.fresh_uuid())
     };
     carry_out(gateway, request, "DELETE", &[], prepare).await
 }
@@ -83,32 +79,74 @@ pub(crate) async fn reschedule(gateway: &Gateway, request: ChangeRequest<'_>, se
     let prepare = async {
         let located = locate(gateway, request.id, false, request.wait.deadline).await?;
         request.check(&located)?;
-        if located.view.state.is_terminal() {
-            return Err(ended(gateway, &located));
-        }
         let now_latest_ms = gateway.now_latest_ms();
         let deliver_at_ms = when.deliver_at_ms(now_latest_ms);
-        let row = &located.view.row;
-        let expire_at_ms = match expiry {
-            Some(expiry) => expiry.expire_at_ms(deliver_at_ms, now_latest_ms),
-            // The same length as before, from the new time on.
-            None => {
-                let length_ms = row.expire_at_ms.saturating_sub(row.deliver_at_ms);
-                deliver_at_ms.max(now_latest_ms).saturating_add(length_ms)
-            }
+        let times = NewTimes {
+            deliver_at_ms,
+            expire_at_ms: expiry.map(|expiry| expiry.expire_at_ms(deliver_at_ms, now_latest_ms)),
+            instants: Instants::now(now_latest_ms),
         };
-        prepare::reschedule(
-            &located.place.route.snapshot,
-            &bound_version(gateway, &located)?,
-            located.message_id,
-            request.precondition(),
-            Times { deliver_at_ms, expire_at_ms },
-            gateway.fresh_uuid(),
-            now_latest_ms,
-        )
-        .map_err(|error| prepare_problem(&error))
+        reschedule_command(gateway, &located, request.precondition(), times, gateway.fresh_uuid())
     };
     carry_out(gateway, request, "PATCH", sent, prepare).await
+}
+
+/// Prepares the cancellation of a message.
+///
+/// # Errors
+/// That it has ended.
+pub(crate) fn cancel_command(
+    gateway: &Gateway,
+    located: &Located<'_>,
+    precondition: Precondition,
+    command: Uuid7,
+) -> Result<ClientCommand, Problem> {
+    if located.view.state.is_terminal() {
+        return Err(ended(gateway, located));
+    }
+    prepare::cancel(&located.place.route.snapshot, located.message_id, precondition, command)
+        .map_err(|error| prepare_problem(&error))
+}
+
+/// A message's new times, as they were asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NewTimes {
+    pub(crate) deliver_at_ms: i64,
+    /// As long after the delivery time as before when `None`.
+    pub(crate) expire_at_ms: Option<i64>,
+    pub(crate) instants: Instants,
+}
+
+/// Prepares new times for a message.
+///
+/// # Errors
+/// That it has ended, or which limit the times break.
+pub(crate) fn reschedule_command(
+    gateway: &Gateway,
+    located: &Located<'_>,
+    precondition: Precondition,
+    times: NewTimes,
+    command: Uuid7,
+) -> Result<ClientCommand, Problem> {
+    if located.view.state.is_terminal() {
+        return Err(ended(gateway, located));
+    }
+    let NewTimes { deliver_at_ms, expire_at_ms, instants } = times;
+    let expire_at_ms = expire_at_ms.unwrap_or_else(|| {
+        let row = &located.view.row;
+        let length_ms = row.expire_at_ms.saturating_sub(row.deliver_at_ms);
+        deliver_at_ms.max(instants.now_latest_ms).saturating_add(length_ms)
+    });
+    prepare::reschedule(
+        &located.place.route.snapshot,
+        &bound_version(gateway, located)?,
+        located.message_id,
+        precondition,
+        Times { deliver_at_ms, expire_at_ms },
+        command,
+        instants,
+    )
+    .map_err(|error| prepare_problem(&error))
 }
 
 /// Prepares the change, or takes what its key has, and follows it.
@@ -166,6 +204,7 @@ async fn run(gateway: &Gateway, request: ChangeRequest<'_>, command: &ClientComm
             Ok(Changed { status: 202, receipt, is_replay: false })
         }
         Some(Submitted::Problem(problem)) => Err(*problem),
+        Some(Submitted::Refused(verdict)) => Err(Problem::new(verdict.code, verdict.detail)),
         Some(Submitted::Verdict(verdict)) => {
             let receipt = decided(gateway, &located, command, &verdict, request.if_match)?;
             Ok(Changed { status: 200, receipt, is_replay: false })
@@ -174,7 +213,7 @@ async fn run(gateway: &Gateway, request: ChangeRequest<'_>, command: &ClientComm
 }
 
 /// The message as it stands now: a verdict is answered with it.
-fn stored<'a>(gateway: &'a Gateway, command: &ClientCommand) -> Result<Located<'a>, Problem> {
+pub(crate) fn stored<'a>(gateway: &'a Gateway, command: &ClientCommand) -> Result<Located<'a>, Problem> {
     let message_id = command.message_id;
     let place = gateway.routes.of_message(message_id)?;
     let read = place.handle.read(|read| Ok((query::message(read, message_id.uuid)?, query::progress(read)?)));
@@ -183,7 +222,11 @@ fn stored<'a>(gateway: &'a Gateway, command: &ClientCommand) -> Result<Located<'
     Ok(Located { place, message_id, view, progress, intent: None })
 }
 
-fn decided(
+/// What a verdict says of the message.
+///
+/// # Errors
+/// What stood in the way.
+pub(crate) fn decided(
     gateway: &Gateway,
     located: &Located<'_>,
     command: &ClientCommand,

@@ -33,10 +33,7 @@ pub(crate) async fn locate<'a>(
     deadline: Instant,
 ) -> Result<Located<'a>, Problem> {
     let name = Name::parse(id)?;
-    let place = match &name {
-        Name::Message(message_id) => gateway.routes.of_message(*message_id)?,
-        Name::Key(key) => gateway.routes.of_key(key.as_bytes())?,
-    };
+    let place = name.place(gateway)?;
     place.caught_up(deadline).await?;
     let found = place.handle.read(|read| find(read, &name, with_intent)).map_err(shard_problem)?;
     match found {
@@ -46,6 +43,14 @@ pub(crate) async fn locate<'a>(
         }
         None => Err(missing(gateway, place, id, &name)),
     }
+}
+
+/// The shard where a message of this id is, if it is anywhere.
+///
+/// # Errors
+/// NOT_FOUND for an id that no shard here can have.
+pub(crate) fn place<'a>(gateway: &'a Gateway, id: &str) -> Result<ShardPlace<'a>, Problem> {
+    Name::parse(id)?.place(gateway)
 }
 
 /// What a path segment names.
@@ -62,6 +67,13 @@ impl<'a> Name<'a> {
         id.parse().map(Name::Message).map_err(|error| {
             Problem::new(StableCode::NotFound, format!("{id:?} is no message id: {error}")).field("id")
         })
+    }
+
+    fn place<'b>(&self, gateway: &'b Gateway) -> Result<ShardPlace<'b>, Problem> {
+        match self {
+            Name::Message(message_id) => gateway.routes.of_message(*message_id),
+            Name::Key(key) => gateway.routes.of_key(key.as_bytes()),
+        }
     }
 }
 

@@ -5,7 +5,7 @@
 
 use client::api::message::{BatchResult, MessageReceipt, Status};
 use client::api::problem::{Problem, SurfaceCode};
-use client::prepare::{self, NewMessage};
+use client::prepare::{self, Instants, NewMessage};
 use futures_util::future::join_all;
 use protocol::code::StableCode;
 use protocol::command::{ClientCommand, CommandBody, ScheduleIntent};
@@ -179,8 +179,15 @@ fn prepare(gateway: &Gateway, raw: &RawSchedule<'_>) -> Result<ClientCommand, Pr
         event_time_ms,
     };
     let snapshot = &gateway.routes.home().snapshot;
-    prepare::schedule(snapshot, &destination, new, gateway.fresh_uuid(), gateway.fresh_uuid(), now_latest_ms)
-        .map_err(|error| prepare_problem(&error))
+    prepare::schedule(
+        snapshot,
+        &destination,
+        new,
+        gateway.fresh_uuid(),
+        gateway.fresh_uuid(),
+        Instants::now(now_latest_ms),
+    )
+    .map_err(|error| prepare_problem(&error))
 }
 
 fn scheduled(gateway: &Gateway, command: &ClientCommand, submitted: Submitted) -> Result<Scheduled, Problem> {
@@ -193,11 +200,12 @@ fn scheduled(gateway: &Gateway, command: &ClientCommand, submitted: Submitted) -
             Ok(Scheduled { status: 201, receipt, is_replay: false })
         }
         Submitted::Verdict(verdict) => Err(refusal(gateway, command, verdict)),
+        Submitted::Refused(verdict) => Err(Problem::new(verdict.code, verdict.detail)),
         Submitted::Problem(problem) => Err(*problem),
     }
 }
 
-fn intent(command: &ClientCommand) -> Option<&ScheduleIntent> {
+pub(crate) fn intent(command: &ClientCommand) -> Option<&ScheduleIntent> {
     match &command.body {
         CommandBody::Schedule(body) => Some(body.intent()),
         _ => None,
@@ -213,7 +221,7 @@ fn receipt(gateway: &Gateway, command: &ClientCommand, status: Status, version: 
 }
 
 /// A verdict that took no message, with the numbers behind it.
-fn refusal(gateway: &Gateway, command: &ClientCommand, verdict: Verdict) -> Problem {
+pub(crate) fn refusal(gateway: &Gateway, command: &ClientCommand, verdict: Verdict) -> Problem {
     if verdict.rule == Rule::BusinessKeyInUse {
         return id_in_use(gateway, command, verdict);
     }

@@ -11,7 +11,7 @@ use ports::log::AppendError;
 use protocol::command::ClientCommand;
 use protocol::id::ShardId;
 use protocol::position::SourcePosition;
-use shard::machine::verdict::Verdict;
+use shard::machine::verdict::{PositionVerdict, Verdict};
 use shard::query::PositionResult;
 use tokio::time::Instant;
 
@@ -50,7 +50,9 @@ pub(crate) enum Submitted {
     Queued,
     /// Decided.
     Verdict(Verdict),
-    /// Not taken, refused as a record, or unknown.
+    /// Refused as a record: nothing was decided, and nothing is kept under the command's id.
+    Refused(PositionVerdict),
+    /// Not taken, or unknown.
     Problem(Box<Problem>),
 }
 
@@ -125,7 +127,7 @@ async fn submit_to(
 fn verdict(place: ShardPlace<'_>, command: &ClientCommand, position: &SourcePosition) -> Submitted {
     match place.handle.result_at(position, command.command_id) {
         Ok(PositionResult::Command(verdict)) => Submitted::Verdict(verdict),
-        Ok(PositionResult::Exception(verdict)) => Problem::new(verdict.code, verdict.detail).into(),
+        Ok(PositionResult::Exception(verdict)) => Submitted::Refused(verdict),
         // The result was applied and is not kept any more: too long ago to be this request's doing.
         Ok(PositionResult::Unknown) => Submitted::Queued,
         Err(error) => shard_problem(error).into(),

@@ -7,6 +7,7 @@ mod confirm;
 mod consume;
 mod destination;
 mod explain;
+mod ingress;
 mod list;
 mod message;
 
@@ -38,6 +39,7 @@ pub(crate) fn run(command: Command, global: &Global, output: &Output) -> Result<
             Command::List(args) => list::list(&client, &args, output).await,
             Command::Count(args) => list::count(&client, &args, output).await,
             Command::Destination(command) => destination::run(&client, command, output).await,
+            Command::Ingress(command) => ingress::run(&client, command, output).await,
             Command::Topic(command) => consume::topics(&client, command, output).await,
             Command::Consume(args) => consume::consume(&client, &args, output).await,
             Command::Lane(LaneCommand::List { destination }) => admin::lanes(&client, destination, output).await,

@@ -1,6 +1,7 @@
 //! The release binary and a real Kafka.
 
 mod fidelity;
+mod ingress;
 mod profiles;
 mod trouble;
 
