@@ -1,4 +1,4 @@
-# Installs, starts and stops the Kafka of a checkout. Sourced by dev/services.
+# Installs, starts and stops the Kafka of a checkout. Sourced by dev/services, and by scripts that run brokers of their own.
 #
 # shellcheck shell=bash
 
@@ -18,6 +18,13 @@ kafka_install() {
   note "install Kafka $kafka_version" mvn -B -f "$repo_root/dev/lib/kafka/pom.xml" dependency:copy-dependencies \
     "-Dkafka.version=$kafka_version" "-DoutputDirectory=$kafka_libs"
   touch "$kafka_libs/installed"
+}
+
+# kafka_provide ARGUMENT…: where the arguments name Kafka, installs it and says where its libraries are, for a broker of one's own.
+kafka_provide() {
+  if [[ " $* " != *kafka* ]]; then return 0; fi
+  kafka_install
+  export NEREUS_TEST_KAFKA_LIBS=$kafka_libs
 }
 
 kafka_java() { java -cp "$kafka_libs/*" "$@"; }

@@ -2,7 +2,7 @@
 //!
 //! Pure: histories go in, violations and an account come out, so that tests can show it every fault it exists for.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use client::api::message::{Counts, Message, Status};
 
@@ -10,8 +10,9 @@ use super::ledger::{Entry, Ledger, Rule, Taken, is_end};
 
 /// A due message that is still not delivered after this long, with nothing in its way, is stuck.
 const STUCK_AFTER_MS: i64 = 5_000;
-/// A message is not admitted behind its expiry; what was admitted just before may be appended this much later.
-const EXPIRY_GRACE_MS: i64 = 2_000;
+/// A message is not admitted behind its expiry; what was admitted just before may be appended this much later, where nothing
+/// but the server is killed.
+pub(crate) const EXPIRY_GRACE_MS: i64 = 2_000;
 
 /// Where a record is: topic, partition, offset.
 pub(crate) type Place = (String, u32, u64);
@@ -60,6 +61,10 @@ pub(crate) struct Evidence {
     pub(crate) scheduled_total: u64,
     /// Names of the topics, by destination.
     pub(crate) topics: Vec<String>,
+    /// Whether a consumer may be left to drop a second record by message id and generation, when its attempt is another.
+    pub(crate) attempts_tell_apart: bool,
+    /// How long behind its expiry a record may be appended that was admitted before.
+    pub(crate) expiry_grace_ms: i64,
     pub(crate) asked_at_ms: i64,
 }
 
@@ -90,6 +95,8 @@ pub struct Account {
     pub records: u64,
     /// Records beyond the first of a message, where the service says there may be some.
     pub explained_duplicates: u64,
+    /// Records beyond the first of a message that only their attempts explain.
+    pub told_apart: u64,
     /// Records whose arrival a following consumer saw.
     pub followed: u64,
     /// Messages that were moved at least once.
@@ -119,7 +126,7 @@ pub(crate) fn check(ledger: &mut Ledger, evidence: &Evidence) -> Account {
         check_existence(ledger, number, message, records, &mut account);
         if let Some(message) = message {
             ledger.observed(number, message);
-            check_verdict(ledger, number, message, records, evidence.asked_at_ms, &mut account);
+            check_verdict(ledger, number, message, records, evidence, &mut account);
         }
         for record in records {
             check_record(ledger, number, message, record, evidence);
@@ -211,20 +218,12 @@ fn check_verdict(
     number: u64,
     message: &Message,
     records: &[&SeenRecord],
-    asked_at_ms: i64,
+    evidence: &Evidence,
     account: &mut Account,
 ) {
     count(account, message.status);
     account.moved += u64::from(message.generation > 0);
-    if records.len() > 1 {
-        if message.possible_duplicate {
-            account.explained_duplicates += records.len() as u64 - 1;
-        } else {
-            let places: Vec<_> = records.iter().map(|record| record.place()).collect();
-            let detail = format!("delivered {} times, at {places:?}, and called no duplicate", places.len());
-            ledger.violate(Rule::UnexplainedDuplicate, Some(number), detail);
-        }
-    }
+    check_repetition(ledger, number, message, records, evidence, account);
     let first = records.first();
     match message.status {
         Status::Published => check_delivery(ledger, number, message, records),
@@ -242,11 +241,41 @@ fn check_verdict(
         let detail = format!("expired at {:?} ms, its expiry is {} ms", message.ended_at_ms, message.expires_at_ms);
         ledger.violate(Rule::WrongExpiry, Some(number), detail);
     }
-    if !is_end(message.status) && message.deliver_at_ms < asked_at_ms - STUCK_AFTER_MS {
-        let overdue_ms = asked_at_ms - message.deliver_at_ms;
+    if !is_end(message.status) && message.deliver_at_ms < evidence.asked_at_ms - STUCK_AFTER_MS {
+        let overdue_ms = evidence.asked_at_ms - message.deliver_at_ms;
         let detail = format!("{} and {overdue_ms} ms overdue", message.status);
         ledger.violate(Rule::Stuck, Some(number), detail);
     }
+}
+
+/// A message is there once, unless something says why it is not.
+fn check_repetition(
+    ledger: &mut Ledger,
+    number: u64,
+    message: &Message,
+    records: &[&SeenRecord],
+    evidence: &Evidence,
+    account: &mut Account,
+) {
+    let beyond = (records.len() as u64).saturating_sub(1);
+    if beyond == 0 {
+        return;
+    }
+    if message.possible_duplicate {
+        account.explained_duplicates += beyond;
+    } else if evidence.attempts_tell_apart && are_attempts_of_one_generation(records) {
+        account.told_apart += beyond;
+    } else {
+        let places: Vec<_> = records.iter().map(|record| (record.place(), record.generation, record.attempt)).collect();
+        let detail = format!("delivered {} times, at {places:?}, and called no duplicate", places.len());
+        ledger.violate(Rule::UnexplainedDuplicate, Some(number), detail);
+    }
+}
+
+fn are_attempts_of_one_generation(records: &[&SeenRecord]) -> bool {
+    let lives: BTreeSet<_> = records.iter().map(|record| (&record.message_id, record.generation)).collect();
+    let attempts: BTreeSet<u32> = records.iter().map(|record| record.attempt).collect();
+    lives.len() == 1 && attempts.len() == records.len()
 }
 
 /// A published message's evidence is a record of it.
@@ -285,7 +314,7 @@ fn check_record(ledger: &mut Ledger, number: u64, message: Option<&Message>, rec
         ledger.violate(Rule::WrongContent, Some(number), format!("{place:?}: {difference}"));
     }
     let behind_ms = message.map_or(0, |message| record.timestamp_ms - message.expires_at_ms);
-    if behind_ms > EXPIRY_GRACE_MS {
+    if behind_ms > evidence.expiry_grace_ms {
         ledger.violate(Rule::WrongExpiry, Some(number), format!("{place:?} came {behind_ms} ms behind its expiry"));
     }
 }

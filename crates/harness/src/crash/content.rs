@@ -1,13 +1,13 @@
 //! What is in a message: a function of the seed and the message's number, so that every byte that arrives can be held against
 //! it without being kept.
 
+use bytes::Bytes;
 use client::api::message::{Content as ApiContent, ContentSpec, HeaderContent, HeaderSpec};
 use client::api::topic::Record;
 
 use super::chance::{percent, stream};
+use crate::kafka::Outgoing;
 
-/// The caller's header that tells which message a record is of, whatever became of its value.
-const NUMBER_HEADER: &str = "number";
 const EXTRA_HEADER: &str = "extra";
 
 /// Key, value and headers of one message.
@@ -19,6 +19,9 @@ pub(crate) struct Content {
 }
 
 impl Content {
+    /// The caller's header that tells which message a record is of, whatever became of its value.
+    pub(crate) const NUMBER_HEADER: &str = "number";
+
     pub(crate) fn of(seed: u64, number: u64) -> Content {
         let chance = &mut stream(seed, "content", number);
         let key = match chance.u32(..10) {
@@ -34,7 +37,7 @@ impl Content {
             5 => Some(text(chance, 6_000)),
             _ => Some(text(chance, 300)),
         };
-        let mut headers = vec![(NUMBER_HEADER, Some(number.to_string().into_bytes()))];
+        let mut headers = vec![(Content::NUMBER_HEADER, Some(number.to_string().into_bytes()))];
         if percent(chance, 20) {
             let extra = percent(chance, 70).then(|| text(chance, 20));
             headers.extend([(EXTRA_HEADER, extra.clone()), (EXTRA_HEADER, extra)]);
@@ -56,6 +59,18 @@ impl Content {
             value: value.as_deref().map(ContentSpec::new),
         };
         self.headers.iter().map(spec).collect()
+    }
+
+    /// As a plain producer writes it.
+    pub(crate) fn outgoing(&self) -> Outgoing {
+        let bytes = |part: &Option<Vec<u8>>| part.as_deref().map(Bytes::copy_from_slice);
+        let header = |(name, value): &(&str, Option<Vec<u8>>)| ((*name).to_owned(), bytes(value));
+        Outgoing {
+            key: bytes(&self.key),
+            value: bytes(&self.value),
+            headers: self.headers.iter().map(header).collect(),
+            ..Outgoing::default()
+        }
     }
 
     /// What differs in a record, `None` when every byte is as it was sent.
@@ -80,7 +95,7 @@ impl Content {
 
 /// The number in a record's headers.
 pub(crate) fn number_of(record: &Record) -> Option<u64> {
-    header(record, NUMBER_HEADER)?.parse().ok()
+    header(record, Content::NUMBER_HEADER)?.parse().ok()
 }
 
 /// The text of a record's header.

@@ -11,10 +11,11 @@ use client::http::{ClientError, HttpClient};
 use client::instant::format_instant_ms;
 use hyper::Method;
 
+use super::EXPIRY_MS_MIN;
 use super::chance::{percent, stream};
 use super::content::Content;
 use super::ledger::{Change, Due, Ledger, Rule};
-use super::{DESTINATIONS, EXPIRY_MS_MIN};
+use super::topics::DESTINATIONS;
 use crate::wall_clock::now_ms;
 
 /// Messages one worker asks for in one round at most: a run's size is bounded by its rounds.
@@ -373,12 +374,13 @@ impl Worker {
     }
 }
 
-fn own_id(round: &Round<'_>, number: u64) -> String {
+/// The caller's own id of a message.
+pub(crate) fn own_id(round: &Round<'_>, number: u64) -> String {
     format!("run-{}/{number}", round.seed)
 }
 
 /// A time of chance: some have passed, most come within a few seconds, a few stay pending.
-fn new_due(chance: &mut fastrand::Rng) -> (Due, i64) {
+pub(crate) fn new_due(chance: &mut fastrand::Rng) -> (Due, i64) {
     let delay_ms = match chance.u32(..100) {
         0..10 => -100,
         10..20 => chance.i64(0..50),

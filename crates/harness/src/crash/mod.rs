@@ -1,26 +1,30 @@
 //! Crash rounds: the release binary is killed at random moments under load and started again on the same folder, and in the end
 //! every promise is checked from outside, by what callers were answered, what consumers saw and what the service then says.
 //!
-//! [`ledger`] keeps what was asked and answered, [`load`] asks, [`reader`] consumes, [`check`] holds one against the other. The
-//! workload follows from the seed; when exactly what happens is the machine's affair.
+//! [`ledger`] keeps what was asked and answered, [`load`] asks over HTTP and [`ingress`] by records, [`topics`] says where messages
+//! go, [`reader`] consumes, [`check`] holds one against the other. The workload follows from the seed; when exactly what happens
+//! is the machine's affair.
 
 mod chance;
 mod check;
 mod content;
+mod ingress;
+mod kafka;
 pub mod ledger;
 mod load;
 mod reader;
 mod report;
 #[cfg(test)]
 mod tests;
+mod topics;
 
 use std::cell::{Cell, RefCell};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use client::api::admin::ShardList;
-use client::api::destination::{Destination, DestinationSpec, EmbeddedSpec};
+use client::api::destination::Destination;
 use client::api::message::Counts;
 use client::http::HttpClient;
 use futures_util::future::{join, join_all};
@@ -29,29 +33,21 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use self::chance::stream;
 pub use self::check::Account;
-use self::check::{Evidence, check};
+use self::check::{EXPIRY_GRACE_MS, Evidence, check};
+pub use self::ingress::IngressAccount;
+use self::kafka::KafkaSide;
 use self::ledger::{Ledger, Rule};
 use self::load::{Round, Worker};
 use self::reader::Followers;
 pub use self::report::Report;
+use self::topics::{DESTINATIONS, Topics};
 use crate::console::say;
 use crate::process::{ServerOptions, ServerProcess};
 use crate::run_folder::RunFolder;
 use crate::wall_clock::now_ms;
 
-/// A destination of the load.
-struct TestDestination {
-    name: &'static str,
-    topic: &'static str,
-    partitions: u32,
-}
-
 /// Out of so many rounds the second destination is paused in all but one.
 const PAUSE_PERIOD: u64 = 4;
-const DESTINATIONS: [TestDestination; 2] = [
-    TestDestination { name: "alpha", topic: "alpha.due", partitions: 3 },
-    TestDestination { name: "beta", topic: "beta.due", partitions: 2 },
-];
 const SHARDS: u32 = 3;
 const WORKERS: u64 = 12;
 /// The shortest expiry that the configuration below lets messages have, and a little more.
@@ -67,6 +63,16 @@ cache_bytes_max = \"32MiB\"
 write_buffer_bytes_max = \"8MiB\"
 log_bytes_max = \"1MiB\"
 ";
+/// Deadlines about as long as a broker is away, so that some attempts outlive it and some do not.
+const KAFKA_CONFIG: &str = "\
+[delivery]
+send_deadline = \"8s\"
+recovery_deadline = \"8s\"
+circuit_pause_min = \"100ms\"
+circuit_pause_max = \"500ms\"
+";
+/// An attempt that was admitted before its message's expiry may still be appended until it is given up: the send deadline above.
+const KAFKA_EXPIRY_GRACE_MS: i64 = EXPIRY_GRACE_MS + 8_000;
 /// How long requests may take to notice that their server is gone.
 const BREAK_OFF_LIMIT: Duration = Duration::from_secs(30);
 /// How long everything due may take once nothing disturbs it any more.
@@ -75,11 +81,34 @@ const SETTLE_PAUSE: Duration = Duration::from_millis(200);
 /// The longest time from a request to the message's due time, far ones aside; and the clock's bound.
 const HORIZON: Duration = Duration::from_millis(4_100);
 
+/// Where messages go, and what is killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scene {
+    /// To topics of the server's own log. The server is killed.
+    Embedded,
+    /// To topics of Kafka, with header ingress beside HTTP. The server is killed.
+    KafkaServer,
+    /// To topics of Kafka, with header ingress beside HTTP. The broker is killed.
+    KafkaBroker,
+}
+
+impl Scene {
+    /// What is killed, in a word.
+    pub const fn victim(self) -> &'static str {
+        match self {
+            Scene::Embedded | Scene::KafkaServer => "server",
+            Scene::KafkaBroker => "broker",
+        }
+    }
+}
+
 /// What to run.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The program.
     pub binary: PathBuf,
+    /// Where messages go, and what is killed.
+    pub scene: Scene,
     /// How often it is killed, kills during a start not counted.
     pub rounds: u64,
     /// What the workload follows from.
@@ -90,28 +119,20 @@ pub struct Options {
     pub parent: Option<PathBuf>,
 }
 
+impl Options {
+    /// The command that runs the same workload.
+    pub fn command(&self) -> String {
+        report::command(self.scene, self.rounds, self.seed)
+    }
+}
+
 /// Runs the rounds and checks. A broken promise is in the report, not an error.
 ///
 /// # Errors
 /// When the run itself could not be carried out; the folder is kept then.
 pub async fn run(options: &Options) -> anyhow::Result<Report> {
     let folder = RunFolder::new(options.parent.as_deref(), "crash")?;
-    let mut server = ServerOptions::new(&options.binary, folder.path());
-    server.config = CONFIG.to_owned();
-    server.shards = SHARDS;
-    let mut run = Run {
-        seed: options.seed,
-        rounds: options.rounds,
-        server,
-        ledger: RefCell::new(Ledger::default()),
-        followers: Followers::default(),
-        workers: (0..WORKERS).map(Worker::new).collect(),
-        verified: 0,
-        start_kills: 0,
-        is_paused: false,
-        started: Instant::now(),
-    };
-    let outcome = run.rounds_and_check().await;
+    let outcome = run_in(options, folder.path()).await;
     let mut report = match outcome {
         Ok(report) => report,
         Err(error) => {
@@ -125,12 +146,41 @@ pub async fn run(options: &Options) -> anyhow::Result<Report> {
     Ok(report)
 }
 
+async fn run_in(options: &Options, folder: &Path) -> anyhow::Result<Report> {
+    let mut server = ServerOptions::new(&options.binary, folder);
+    server.config = CONFIG.to_owned();
+    server.shards = SHARDS;
+    let topics = match options.scene {
+        Scene::Embedded => Topics::Embedded(Followers::default()),
+        Scene::KafkaServer | Scene::KafkaBroker => {
+            server.config.push_str(KAFKA_CONFIG);
+            say("starting a broker");
+            Topics::Kafka(Box::new(KafkaSide::start(&folder.join("kafka")).await?))
+        }
+    };
+    let mut run = Run {
+        seed: options.seed,
+        scene: options.scene,
+        rounds: options.rounds,
+        server,
+        ledger: RefCell::new(Ledger::default()),
+        topics,
+        workers: (0..WORKERS).map(Worker::new).collect(),
+        verified: 0,
+        start_kills: 0,
+        is_paused: false,
+        started: Instant::now(),
+    };
+    run.rounds_and_check().await
+}
+
 struct Run {
     seed: u64,
+    scene: Scene,
     rounds: u64,
     server: ServerOptions,
     ledger: RefCell<Ledger>,
-    followers: Followers,
+    topics: Topics,
     workers: Vec<Worker>,
     /// Messages below this number were looked up after a restart.
     verified: u64,
@@ -141,11 +191,22 @@ struct Run {
 
 impl Run {
     async fn rounds_and_check(&mut self) -> anyhow::Result<Report> {
-        for number in 1..=self.rounds {
-            self.round(number).await.with_context(|| format!("round {number}"))?;
-        }
-        let server = ServerProcess::start_ready(&self.server).await?;
-        let account = self.settle(server.client()).await?;
+        let server = match self.scene {
+            Scene::Embedded | Scene::KafkaServer => {
+                for number in 1..=self.rounds {
+                    self.life(number).await.with_context(|| format!("round {number}"))?;
+                }
+                ServerProcess::start_ready(&self.server).await?
+            }
+            Scene::KafkaBroker => {
+                let server = ServerProcess::start_ready(&self.server).await?;
+                for number in 1..=self.rounds {
+                    self.outage(&server, number).await.with_context(|| format!("round {number}"))?;
+                }
+                server
+            }
+        };
+        let (account, ingress) = self.settle(server.client()).await?;
         let status = server.stop().await?;
         let ledger = self.ledger.get_mut();
         if !status.success() {
@@ -153,10 +214,12 @@ impl Run {
         }
         Ok(Report {
             seed: self.seed,
+            scene: self.scene,
             rounds: self.rounds,
             start_kills: self.start_kills,
             took: self.started.elapsed(),
             account,
+            ingress,
             asked: ledger.len(),
             answers_lost: ledger.answers_lost,
             repeats_answered: ledger.repeats_answered,
@@ -167,7 +230,7 @@ impl Run {
     }
 
     /// One life of the server.
-    async fn round(&mut self, number: u64) -> anyhow::Result<()> {
+    async fn life(&mut self, number: u64) -> anyhow::Result<()> {
         let chance = &mut stream(self.seed, "round", number);
         let life = Duration::from_millis(chance.u64(150..1_500));
         if chance.u32(..5) == 0 {
@@ -179,15 +242,16 @@ impl Run {
         let server = ServerProcess::start_ready(&self.server).await?;
         let ready_ms = started.elapsed().as_millis();
         let client = server.client().clone();
-        self.verify(&client).await?;
-        match number % PAUSE_PERIOD {
-            _ if number == 1 => create_destinations(&client).await?,
-            2 => self.set_paused(&client, true).await?,
-            1 => self.set_paused(&client, false).await?,
-            _ => {}
-        }
+        self.prepare_round(&client, number).await?;
         let before = self.ledger.borrow().len();
         let is_over = Cell::new(false);
+        let kill = async {
+            sleep_until(Instant::now() + life).await;
+            // Not before the kill: what is under way then is what the round is about.
+            let killed = server.kill().await;
+            is_over.set(true);
+            killed
+        };
         let round = Round {
             seed: self.seed,
             number,
@@ -196,34 +260,79 @@ impl Run {
             is_over: &is_over,
             is_paused: self.is_paused,
         };
-        let followers = &self.followers;
-        let follow = DESTINATIONS.iter().flat_map(|destination| {
-            let client = &client;
-            (0..destination.partitions).map(move |partition| followers.follow(client, destination.topic, partition))
-        });
+        let topics = &self.topics;
+        let work = join_all(self.workers.iter_mut().map(|worker| worker.work(&round)));
+        let beside = join(topics.follow(&client), topics.write_records(&round));
+        let limit = life + BREAK_OFF_LIMIT;
+        let (killed, (_, ((), written))) =
+            timeout(limit, join(kill, join(work, beside))).await.context("requests to a killed server do not end")?;
+        killed?;
+        written?;
+        self.tell(number, before, &format!("ready in {ready_ms} ms, killed after {} ms", life.as_millis()));
+        Ok(())
+    }
+
+    /// One life of the broker, and its absence. The server goes on.
+    async fn outage(&mut self, server: &ServerProcess, number: u64) -> anyhow::Result<()> {
+        let chance = &mut stream(self.seed, "round", number);
+        let life = Duration::from_millis(chance.u64(300..2_500));
+        let absence = Duration::from_millis(chance.u64(0..1_500));
+        let client = server.client();
+        self.prepare_round(client, number).await?;
+        let before = self.ledger.borrow().len();
+        let is_over = Cell::new(false);
+        let round = Round {
+            seed: self.seed,
+            number,
+            client,
+            ledger: &self.ledger,
+            is_over: &is_over,
+            is_paused: self.is_paused,
+        };
+        let Topics::Kafka(kafka) = &mut self.topics else { bail!("there is no broker") };
+        let KafkaSide { broker, ingress, .. } = &mut **kafka;
         let kill = async {
             sleep_until(Instant::now() + life).await;
-            // Not before the kill: what is under way then is what the round is about.
-            let killed = server.kill().await;
+            let killed = broker.kill().await;
+            // Messages fall due and records are written while nobody is there for them.
+            sleep_until(Instant::now() + absence).await;
             is_over.set(true);
             killed
         };
         let work = join_all(self.workers.iter_mut().map(|worker| worker.work(&round)));
-        let everything = join(kill, join(work, join_all(follow)));
-        let limit = life + BREAK_OFF_LIMIT;
-        let (killed, _) = timeout(limit, everything).await.context("requests to a killed server do not end")?;
+        let limit = life + absence + BREAK_OFF_LIMIT;
+        let (killed, (_, written)) = timeout(limit, join(kill, join(work, ingress.write(&round))))
+            .await
+            .context("a server whose broker was killed does not answer")?;
         killed?;
+        written?;
+        let killed_at = Instant::now();
+        broker.restart().await?;
+        let back_ms = (absence + killed_at.elapsed()).as_millis();
+        self.tell(number, before, &format!("broker killed after {} ms, back after {back_ms} ms", life.as_millis()));
+        Ok(())
+    }
+
+    /// Looks up what the rounds before left, and has the second destination paused in some rounds.
+    async fn prepare_round(&mut self, client: &HttpClient, number: u64) -> anyhow::Result<()> {
+        self.verify(client).await?;
+        match number % PAUSE_PERIOD {
+            _ if number == 1 => self.topics.create_destinations(client).await,
+            2 => self.set_paused(client, true).await,
+            1 => self.set_paused(client, false).await,
+            _ => Ok(()),
+        }
+    }
+
+    fn tell(&self, number: u64, asked_before: u64, what: &str) {
         let ledger = self.ledger.borrow();
         say(&format!(
-            "round {number} of {}: ready in {ready_ms} ms, killed after {} ms; {} messages asked for, {} answers lost \
-             so far, {} violations",
+            "round {number} of {}: {what}; {} messages asked for, {} answers lost so far, {} violations",
             self.rounds,
-            life.as_millis(),
-            ledger.len() - before,
+            ledger.len() - asked_before,
             ledger.answers_lost,
             ledger.violations().len()
         ));
-        Ok(())
     }
 
     /// Every message that was accepted since the last restart is there.
@@ -259,7 +368,7 @@ impl Run {
     }
 
     /// With nothing in the way any more, everything due has to be delivered or to end. Then all is read and checked.
-    async fn settle(&mut self, client: &HttpClient) -> anyhow::Result<Account> {
+    async fn settle(&mut self, client: &HttpClient) -> anyhow::Result<(Account, Option<IngressAccount>)> {
         say("settling: everything due is to be delivered or to end");
         self.verify(client).await?;
         if self.is_paused {
@@ -274,32 +383,27 @@ impl Run {
         if settled.contains(&false) {
             bail!("a server that nobody disturbs does not answer");
         }
+        self.topics.settle().await?;
         let quiet = Instant::now() + HORIZON;
         sleep_until(quiet).await;
         while !reader::overdue(client, now_ms()).await?.is_empty() && quiet.elapsed() < SETTLE_LIMIT {
             sleep_until(Instant::now() + SETTLE_PAUSE).await;
         }
         say("checking");
+        let ingress = self.topics.replay(self.ledger.get_mut())?;
         let shards = client.call(Method::GET, &["v1", "admin", "shards"]).send::<ShardList>().await?.body;
+        let is_kafka = self.scene != Scene::Embedded;
         let evidence = Evidence {
             asked_at_ms: now_ms(),
             messages: reader::list_messages(client).await?,
-            records: reader::read_topics(client, self.seed).await?,
+            records: self.topics.read(client, self.seed).await?,
             counts: client.call(Method::GET, &["v1", "counts"]).send::<Counts>().await?.body,
             scheduled_total: shards.items.iter().map(|shard| shard.totals.scheduled).sum(),
-            arrivals: self.followers.arrivals.take(),
+            arrivals: self.topics.take_arrivals()?,
             topics: DESTINATIONS.iter().map(|destination| destination.topic.to_owned()).collect(),
+            attempts_tell_apart: is_kafka,
+            expiry_grace_ms: if is_kafka { KAFKA_EXPIRY_GRACE_MS } else { EXPIRY_GRACE_MS },
         };
-        Ok(check(self.ledger.get_mut(), &evidence))
+        Ok((check(self.ledger.get_mut(), &evidence), ingress))
     }
-}
-
-async fn create_destinations(client: &HttpClient) -> anyhow::Result<()> {
-    for destination in &DESTINATIONS {
-        let embedded = EmbeddedSpec { topic: destination.topic.to_owned(), partitions: Some(destination.partitions) };
-        let spec = DestinationSpec { embedded: Some(embedded), ..DestinationSpec::default() };
-        let call = client.call(Method::PUT, &["v1", "destinations", destination.name]).json(&spec);
-        call.send::<Destination>().await.context("creating a destination")?;
-    }
-    Ok(())
 }

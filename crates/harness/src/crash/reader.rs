@@ -9,10 +9,10 @@ use client::api::topic::{Record, RecordPage};
 use client::http::HttpClient;
 use hyper::Method;
 
-use super::DESTINATIONS;
 use super::chance::stream;
 use super::check::{Arrival, Place, SeenRecord};
 use super::content::{Content, header, number_of};
+use super::topics::DESTINATIONS;
 use crate::wall_clock::now_ms;
 
 /// Messages and records of one page, at most.
@@ -67,7 +67,8 @@ pub(crate) async fn read_topics(client: &HttpClient, seed: u64) -> anyhow::Resul
     Ok(seen)
 }
 
-fn see(seed: u64, topic: &str, record: &Record) -> SeenRecord {
+/// A record, held against the content that its message was sent with.
+pub(crate) fn see(seed: u64, topic: &str, record: &Record) -> SeenRecord {
     let number = number_of(record);
     let delivery = |name: &str| header(record, name).unwrap_or_default();
     SeenRecord {

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::Scene;
 use super::check::Account;
+use super::ingress::IngressAccount;
 use super::ledger::Violation;
 use crate::console::{grouped, table};
 
@@ -16,14 +18,18 @@ const PRINTED_MAX: usize = 40;
 pub struct Report {
     /// What the workload followed from.
     pub seed: u64,
-    /// How often the server was killed under load.
+    /// Where messages went, and what was killed.
+    pub scene: Scene,
+    /// How often it was killed under load.
     pub rounds: u64,
-    /// How often it was killed during a start besides.
+    /// How often the server was killed during a start besides.
     pub start_kills: u64,
     /// How long all of it took.
     pub took: Duration,
     /// What became of the messages.
     pub account: Account,
+    /// What became of the records of the ingress, where there was one.
+    pub ingress: Option<IngressAccount>,
     /// Messages that were asked for.
     pub asked: u64,
     /// Answers that did not come.
@@ -45,8 +51,8 @@ impl Report {
         let line = |name: &str, count: u64| vec![name.to_owned(), grouped(count)];
         let kills = self.rounds + self.start_kills;
         let sum_name = if account.accepted() == account.accounted() { "  sum" } else { "  sum (it should be equal)" };
-        table(&[
-            line("kills", kills),
+        let mut rows = vec![
+            line(&format!("kills of the {}", self.scene.victim()), kills),
             line("  during a start", self.start_kills),
             line("messages asked for", self.asked),
             line("answers lost to kills, of all requests", self.answers_lost),
@@ -66,9 +72,20 @@ impl Report {
             line("moved at least once", account.moved),
             line("records in the topics", account.records),
             line("  duplicates the service warns of", account.explained_duplicates),
+            line("  other duplicates, told apart by their attempts", account.told_apart),
             line("  whose arrival a follower saw", account.followed),
-            line("violations", self.violations.len() as u64),
-        ])
+        ];
+        if let Some(ingress) = &self.ingress {
+            rows.extend([
+                line("records written to the ingress", ingress.records),
+                line("  that scheduled a message", ingress.scheduled),
+                line("  that moved or canceled one", ingress.changed),
+                line("  that were refused", ingress.refused),
+                line("  receipts that came twice", ingress.repeated_receipts),
+            ]);
+        }
+        rows.push(line("violations", self.violations.len() as u64));
+        table(&rows)
     }
 
     /// The broken promises, one a line.
@@ -85,6 +102,15 @@ impl Report {
 
     /// The command that runs the same workload.
     pub fn command(&self) -> String {
-        format!("dev/crash --rounds {} --seed {}", self.rounds, self.seed)
+        command(self.scene, self.rounds, self.seed)
     }
+}
+
+/// The command that runs a workload.
+pub(crate) fn command(scene: Scene, rounds: u64, seed: u64) -> String {
+    let what = match scene {
+        Scene::Embedded => String::new(),
+        Scene::KafkaServer | Scene::KafkaBroker => format!(" --destination kafka --kill {}", scene.victim()),
+    };
+    format!("dev/crash{what} --rounds {rounds} --seed {seed}")
 }

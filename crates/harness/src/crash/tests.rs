@@ -3,7 +3,7 @@
 use client::api::message::{Counts, Delivery, Message, MessageReceipt, Status};
 use client::instant::format_instant_ms;
 
-use super::check::{Account, Arrival, Evidence, SeenRecord, check};
+use super::check::{Account, Arrival, EXPIRY_GRACE_MS, Evidence, SeenRecord, check};
 use super::ledger::{Change, Due, Ledger, Rule};
 
 const DUE_MS: i64 = 1_000_000;
@@ -63,6 +63,7 @@ fn message(number: u64, status: Status, deliver_at_ms: i64, generation: u32) -> 
         delivery: None,
         lateness_ms: None,
         payload: None,
+        waiting_for: None,
         applied_position: String::new(),
     }
 }
@@ -72,6 +73,7 @@ impl History {
         let mut history = History::default();
         history.evidence.topics = vec![TOPIC.to_owned()];
         history.evidence.asked_at_ms = DUE_MS + 10_000;
+        history.evidence.expiry_grace_ms = EXPIRY_GRACE_MS;
         history
     }
 
@@ -274,6 +276,27 @@ fn an_unexplained_duplicate_is_caught_and_an_explained_one_is_counted() {
         let (account, rules) = history.check();
         let expected = if explained { vec![] } else { vec![Rule::UnexplainedDuplicate] };
         assert_eq!((rules, account.explained_duplicates), (expected, u64::from(explained)));
+    }
+}
+
+#[test]
+fn a_second_record_is_explained_by_another_attempt_of_the_same_generation_and_by_nothing_less() {
+    for (attempts_tell_apart, attempts, generations, expected) in [
+        (true, [1, 2], [0, 0], vec![]),
+        (true, [1, 1], [0, 0], vec![Rule::UnexplainedDuplicate]),
+        (true, [1, 2], [0, 1], vec![Rule::MovedDelivered, Rule::UnexplainedDuplicate]),
+        (false, [1, 2], [0, 0], vec![Rule::UnexplainedDuplicate]),
+    ] {
+        let mut history = History::new();
+        history.evidence.attempts_tell_apart = attempts_tell_apart;
+        let number = history.accepted();
+        for (at_ms, (attempt, generation)) in (DUE_MS + 1..).zip(attempts.into_iter().zip(generations)) {
+            history.record(number, at_ms, DUE_MS, generation);
+            history.evidence.records.last_mut().expect("just pushed").attempt = attempt;
+        }
+        history.called_published(number, DUE_MS, 0);
+        let (account, rules) = history.check();
+        assert_eq!((rules, account.told_apart), (expected.clone(), u64::from(expected.is_empty())), "{attempts:?}");
     }
 }
 

@@ -12,6 +12,7 @@ use tokio::process::{Child, Command};
 use tokio::time::{Instant, timeout};
 
 use super::cluster::Cluster;
+use crate::process::Usage;
 
 /// Kafka's libraries, for a Java class path; dev/services installs them and says where.
 pub const LIBRARIES_VARIABLE: &str = "NEREUS_TEST_KAFKA_LIBS";
@@ -165,6 +166,14 @@ impl Broker {
         let mut child = self.child.take().context("the broker does not run")?;
         timeout(STOP_LIMIT, child.wait()).await.context("the broker does not stop")??;
         Ok(())
+    }
+
+    /// What it has used and uses, as the kernel counts.
+    ///
+    /// # Errors
+    /// When it does not run.
+    pub fn usage(&self) -> anyhow::Result<Usage> {
+        Usage::of(self.child.as_ref().and_then(Child::id).context("the broker does not run")?)
     }
 
     fn signal(&self, signal: Signal) -> anyhow::Result<()> {

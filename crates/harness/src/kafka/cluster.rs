@@ -115,9 +115,17 @@ impl Cluster {
     /// # Errors
     /// When the cluster refuses.
     pub async fn delete_topic(&self, name: &str) -> anyhow::Result<()> {
-        let results = self.admin.delete_topics(&[name], &AdminOptions::new()).await?;
-        each(results.into_iter().map(|result| result.map(drop).map_err(|(topic, code)| format!("{topic}: {code}"))))?;
+        self.start_deleting(name).await?;
         self.await_partitions(name, 0)
+    }
+
+    /// Has a topic deleted and does not wait until every broker knows.
+    ///
+    /// # Errors
+    /// When the cluster refuses.
+    pub async fn start_deleting(&self, name: &str) -> anyhow::Result<()> {
+        let results = self.admin.delete_topics(&[name], &AdminOptions::new()).await?;
+        each(results.into_iter().map(|result| result.map(drop).map_err(|(topic, code)| format!("{topic}: {code}"))))
     }
 
     /// Gives a topic more partitions.
@@ -229,17 +237,32 @@ impl Cluster {
     /// # Errors
     /// When the topic cannot be read.
     pub fn tail(&self, topic: &str) -> anyhow::Result<Tail> {
+        self.tail_from(topic, Offset::Beginning)
+    }
+
+    /// A reader of what is written to a topic from now on.
+    ///
+    /// # Errors
+    /// When the topic cannot be read.
+    pub fn tail_end(&self, topic: &str) -> anyhow::Result<Tail> {
+        self.tail_from(topic, Offset::End)
+    }
+
+    fn tail_from(&self, topic: &str, from: Offset) -> anyhow::Result<Tail> {
         let consumer: BaseConsumer = config(&self.bootstrap)
             .set("group.id", "none")
             .set("enable.auto.commit", "false")
             .set("enable.partition.eof", "true")
             .set("isolation.level", "read_committed")
             .set("fetch.message.max.bytes", "50000000")
+            // A reader that falls behind for a moment goes on fetching: what it waits for is the broker, not its own queue.
+            .set("queued.min.messages", "1000000")
+            .set("queued.max.messages.kbytes", "262144")
             .create()?;
         let mut assignment = TopicPartitionList::new();
         let partitions = partitions(&consumer, topic)?;
         for partition in &partitions {
-            assignment.add_partition_offset(topic, *partition, Offset::Beginning)?;
+            assignment.add_partition_offset(topic, *partition, from)?;
         }
         consumer.assign(&assignment)?;
         Ok(Tail { consumer, partition_count: partitions.len(), at_end: std::collections::BTreeSet::new() })
@@ -264,11 +287,20 @@ impl Tail {
     /// # Errors
     /// When the topic cannot be read.
     pub fn poll(&mut self, limit: Duration) -> anyhow::Result<Option<Record>> {
+        self.poll_with(limit, record)
+    }
+
+    /// What `take` makes of the next record, if one comes in time: for readers that cannot afford a copy of everything.
+    pub(crate) fn poll_with<T>(
+        &mut self,
+        limit: Duration,
+        take: impl FnOnce(&BorrowedMessage<'_>) -> T,
+    ) -> anyhow::Result<Option<T>> {
         match self.consumer.poll(limit) {
             None => Ok(None),
             Some(Ok(message)) => {
                 self.at_end.remove(&message.partition());
-                Ok(Some(record(&message)))
+                Ok(Some(take(&message)))
             }
             Some(Err(KafkaError::PartitionEOF(partition))) => {
                 self.at_end.insert(partition);
@@ -298,7 +330,8 @@ impl Tail {
     }
 }
 
-fn config(bootstrap: &str) -> ClientConfig {
+/// A client's settings, whatever it does.
+pub(super) fn config(bootstrap: &str) -> ClientConfig {
     let mut config = ClientConfig::new();
     config.set("bootstrap.servers", bootstrap).set("reconnect.backoff.max.ms", "500");
     // What the client library says about brokers that were killed on purpose interests nobody.
@@ -316,7 +349,8 @@ fn partitions(consumer: &BaseConsumer, topic: &str) -> anyhow::Result<Vec<i32>> 
     Ok(found.map(|topic| topic.partitions().iter().map(|partition| partition.id()).collect()).unwrap_or_default())
 }
 
-fn outgoing<'a>(topic: &'a str, record: &'a Outgoing) -> BaseRecord<'a, [u8], [u8]> {
+/// A record as the client library takes it.
+pub(super) fn outgoing<'a>(topic: &'a str, record: &'a Outgoing) -> BaseRecord<'a, [u8], [u8]> {
     let mut headers = OwnedHeaders::new();
     for (key, value) in &record.headers {
         headers = headers.insert(Header { key, value: value.as_deref() });

@@ -1,13 +1,16 @@
 //! Real Kafka for tests, crash rounds and benchmarks: the shared broker that dev/services runs, brokers of one's own, and what
 //! a producer, a consumer and an administrator do with them.
 
+mod admin;
 mod broker;
 mod cluster;
+mod writer;
 
 use anyhow::Context as _;
 
 pub use broker::{Broker, LIBRARIES_VARIABLE, PASSWORD, USER};
 pub use cluster::{Cluster, Outgoing, Record, Tail};
+pub use writer::Writer;
 
 /// Reads what dev/services tells.
 ///
