@@ -37,9 +37,14 @@ pub(crate) struct Bodies {
 impl Bodies {
     /// Batches of a hundred messages.
     pub(crate) fn batches() -> Bodies {
+        Bodies::batches_to(DESTINATION)
+    }
+
+    /// Batches of a hundred messages for another destination.
+    pub(crate) fn batches_to(destination: &str) -> Bodies {
         let mut chance = fastrand::Rng::with_seed(1);
         let template = |_| {
-            let messages: Vec<String> = (0..BATCH_LENGTH).map(|_| message(&mut chance)).collect();
+            let messages: Vec<String> = (0..BATCH_LENGTH).map(|_| message(&mut chance, destination)).collect();
             Template::new(format!("{{\"messages\":[{}]}}", messages.join(",")))
         };
         let templates = (0..BODY_COUNT).map(template).collect();
@@ -49,7 +54,8 @@ impl Bodies {
     /// Single messages.
     pub(crate) fn singles() -> Bodies {
         let mut chance = fastrand::Rng::with_seed(2);
-        let templates = (0..BODY_COUNT * BATCH_LENGTH).map(|_| Template::new(message(&mut chance))).collect();
+        let templates =
+            (0..BODY_COUNT * BATCH_LENGTH).map(|_| Template::new(message(&mut chance, DESTINATION))).collect();
         Bodies { templates, next: 0, length: 1, path: "/v1/messages" }
     }
 
@@ -81,12 +87,12 @@ impl Template {
 }
 
 /// A message of chance: a value that does not compress better than text does, and a key that picks the partition.
-fn message(chance: &mut fastrand::Rng) -> String {
+fn message(chance: &mut fastrand::Rng, destination: &str) -> String {
     let key = chance.u32(..KEY_COUNT);
     // No zero, so that the placeholder of the delivery time is nowhere else.
     let value: String = (0..VALUE_BYTES).map(|_| chance.alphabetic()).collect();
     format!(
-        "{{\"destination\":\"{DESTINATION}\",\"key\":\"k{key}\",\"value\":\"{value}\",\"deliver_at_ms\":{DUE_PLACEHOLDER}}}"
+        "{{\"destination\":\"{destination}\",\"key\":\"k{key}\",\"value\":\"{value}\",\"deliver_at_ms\":{DUE_PLACEHOLDER}}}"
     )
 }
 

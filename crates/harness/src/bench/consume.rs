@@ -1,5 +1,5 @@
-//! The consumer: follows every partition of the topic over HTTP and notes of each record when it was due, when it was appended
-//! and when it arrived here.
+//! The consumer: follows every partition of a topic and notes of each record when it was due, when it was appended and when it
+//! arrived here.
 
 use std::cell::{Cell, RefCell};
 
@@ -12,6 +12,7 @@ use hyper::Method;
 use tokio::sync::Notify;
 
 use super::connection::{Connection, shown};
+use super::place::Following;
 use super::{DESTINATION, TOPIC};
 use crate::process::ServerProcess;
 use crate::wall_clock::now_ms;
@@ -38,10 +39,26 @@ pub(crate) struct Consumer {
 }
 
 impl Consumer {
-    /// Follows the topic from each partition's end offset until something fails.
-    pub(crate) async fn follow(&self, address: &str, end_offsets: &[u64]) -> anyhow::Result<()> {
-        let partitions = (0..).zip(end_offsets).map(|(partition, offset)| self.follow_one(address, partition, *offset));
-        try_join_all(partitions).await.map(drop)
+    /// Follows the topic until something fails.
+    pub(crate) async fn follow(&self, following: Following) -> anyhow::Result<()> {
+        match following {
+            Following::Embedded { address, ends } => {
+                let follow = |(partition, offset)| self.follow_one(&address, partition, offset);
+                try_join_all((0..).zip(ends).map(follow)).await.map(drop)
+            }
+            Following::Kafka(mut batches) => {
+                while let Some(batch) = batches.recv().await {
+                    self.arrived(batch?);
+                }
+                bail!("the consumer ended")
+            }
+        }
+    }
+
+    fn arrived(&self, batch: Vec<Arrival>) {
+        self.delivered.set(self.delivered.get() + batch.len() as u64);
+        self.arrivals.borrow_mut().extend(batch);
+        self.changed.notify_waiters();
     }
 
     async fn follow_one(&self, address: &str, partition: u32, offset: u64) -> anyhow::Result<()> {

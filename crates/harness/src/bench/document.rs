@@ -2,11 +2,18 @@
 
 use anyhow::Context as _;
 
-use super::Report;
 use super::figure::{Figure, Figures, shown};
+use super::{Report, Target};
 use crate::console::{grouped, table};
 
-const BEGIN: &str = "<!-- dev/bench writes from here -->";
+/// Where the tables of a run begin, by where messages went.
+const fn begin(target: Target) -> &'static str {
+    match target {
+        Target::Embedded => "<!-- dev/bench writes from here -->",
+        Target::Kafka => "<!-- dev/bench --destination kafka writes from here -->",
+    }
+}
+
 const END: &str = "<!-- to here -->";
 
 /// What other systems were measured at on the same kind of machine (2 cores, messages of 200 bytes, one run each).
@@ -88,30 +95,41 @@ fn cells(figure: &Figure) -> [String; 5] {
 }
 
 /// What stands before and behind the tables of a page.
-pub(crate) fn split(page: &str) -> anyhow::Result<(&str, &str)> {
-    let places = page.split_once(BEGIN).and_then(|(head, rest)| Some((head, rest.split_once(END)?.1)));
-    places.with_context(|| format!("the page has no lines {BEGIN} and {END}"))
+pub(crate) fn split(page: &str, target: Target) -> anyhow::Result<(&str, &str)> {
+    let begin = begin(target);
+    let places = page.split_once(begin).and_then(|(head, rest)| Some((head, rest.split_once(END)?.1)));
+    places.with_context(|| format!("the page has no lines {begin} and {END}"))
 }
 
 /// A page with the tables of a run in place of those it has.
 pub(crate) fn page(page: &str, report: &Report) -> anyhow::Result<String> {
-    let (head, tail) = split(page)?;
-    Ok(format!("{head}{BEGIN}\n\n{}\n{END}{tail}", tables(report)))
+    let (head, tail) = split(page, report.target)?;
+    let mut text = measured_by(report);
+    match report.target {
+        Target::Embedded => text.push_str(&tables(&report.figures)),
+        Target::Kafka => text.push_str(&kafka_tables(&report.figures)),
+    }
+    Ok(format!("{head}{}\n\n{text}\n{END}{tail}", begin(report.target)))
 }
 
-fn tables(report: &Report) -> String {
+fn measured_by(report: &Report) -> String {
     let figures = &report.figures;
     let scale = figures.items().first().map(|figure| figure.scale.clone()).unwrap_or_default();
-    let command = if report.is_quick { "dev/bench --quick" } else { "dev/bench" };
+    let target = if report.target == Target::Kafka { " --destination kafka" } else { "" };
+    let command = format!("dev/bench{target}{}", if report.is_quick { " --quick" } else { "" });
     let others = figures.items().iter().filter(|figure| figure.name.starts_with("other_cpu_cores"));
     let others = others.map(|figure| figure.value).fold(0.0, f64::max);
-    let mut text = format!(
+    format!(
         "Measured by `{command}` on {}, in {} s; scale {scale}. Anything else on the machine took at most {} of its \
          processors in any stage.\n\n",
         report.machine,
         grouped(report.took.as_secs()),
         shown(others),
-    );
+    )
+}
+
+fn tables(figures: &Figures) -> String {
+    let mut text = String::new();
     text.push_str("| other messages pending | 1 k | 100 k | 2 M |\n|---|---|---|---|\n");
     for (name, unit, label) in [
         ("schedule_deliver_rate", "/s", "scheduled and delivered, sustained"),
@@ -154,6 +172,53 @@ fn tables(report: &Report) -> String {
     ));
     text.push_str(&beside_rocksdb(figures));
     text.push_str(&beside_peers(figures));
+    text
+}
+
+fn kafka_tables(figures: &Figures) -> String {
+    let value = |name: &str, unit: &str| {
+        figures.value(name).map_or_else(|| "–".to_owned(), |value| format!("{}{unit}", shown(value)))
+    };
+    let mut text = String::from("| to Kafka | through us | raw produce | ratio |\n|---|---|---|---|\n");
+    for (label, ours, raw, ratio) in [
+        ("sustained", "kafka_schedule_deliver_rate", "kafka_raw_rate", "kafka_deliver_rate_over_raw"),
+        ("burst", "kafka_burst_drain_rate", "kafka_raw_burst_rate", "kafka_burst_drain_over_raw"),
+    ] {
+        let (ours, raw) = (value(ours, "/s"), value(raw, "/s"));
+        text.push_str(&format!("| {label} | {ours} | {raw} | {} |\n", value(ratio, "")));
+    }
+    text.push_str("\n| late | p50 | p99 | p99.9 | most |\n|---|---|---|---|---|\n");
+    for (label, suffix) in [
+        ("at half of the sustained rate", "half_load"),
+        ("at 7,500/s", "at_7500"),
+        ("at the sustained rate", "full_load"),
+        ("in the burst", "burst"),
+    ] {
+        let cell = |kind: &str| value(&format!("kafka_lateness_{kind}_ms_{suffix}"), " ms");
+        let [p50, p99, p999, max] = ["p50", "p99", "p999", "max"].map(cell);
+        text.push_str(&format!("| {label} | {p50} | {p99} | {p999} | {max} |\n"));
+    }
+    let rate = value("neighbour_rate", "/s");
+    text.push_str(&format!(
+        "\n| {rate} to a healthy destination, another one of the same broker being | late, p50 | late, p99 |\n|---|---|---|\n"
+    ));
+    for (label, name) in [
+        ("well", "calm"),
+        ("denied", "denied"),
+        ("deleted", "deleted"),
+        ("throttled", "throttled"),
+        ("one after the other", "trouble"),
+    ] {
+        let cell = |kind: &str| value(&format!("neighbour_lateness_{kind}_ms_{name}"), " ms");
+        text.push_str(&format!("| {label} | {} | {} |\n", cell("p50"), cell("p99")));
+    }
+    let cost = |who: &str| value(&format!("kafka_{who}_per_message_full_load"), " µs");
+    text.push_str(&format!(
+        "\np99 in trouble over p99 in peace: {}. CPU a message at the sustained rate: {} ours, {} the broker's.\n",
+        value("neighbour_lateness_p99_over_calm", ""),
+        cost("cpu_us"),
+        cost("broker_cpu_us"),
+    ));
     text
 }
 
@@ -239,29 +304,57 @@ mod tests {
 
     use super::*;
 
-    fn report() -> Report {
-        let mut figures = Figures::new("quick: small".to_owned());
-        figures.add("schedule_deliver_rate", 20_000.0, "messages/s");
-        figures.add("schedule_deliver_rate_1k", 21_000.0, "messages/s");
-        figures.add("schedule_rate", 44_000.0, "messages/s");
+    fn report(target: Target, figures: &[(&str, f64)]) -> Report {
+        let mut report_figures = Figures::new("quick: small".to_owned());
+        for (name, value) in figures {
+            report_figures.add(*name, *value, "messages/s");
+        }
         let machine = "2 cores".to_owned();
-        Report { figures, machine, took: Duration::from_secs(100), is_quick: true, folder: None }
+        Report {
+            figures: report_figures,
+            machine,
+            took: Duration::from_secs(100),
+            target,
+            is_quick: true,
+            folder: None,
+        }
     }
 
     #[test]
     fn the_tables_replace_those_of_the_run_before() {
-        let first = page(&format!("# Performance\n\n{BEGIN}\nold\n{END}\n\nHow it is measured.\n"), &report()).unwrap();
+        let figures =
+            [("schedule_deliver_rate", 20_000.0), ("schedule_deliver_rate_1k", 21_000.0), ("schedule_rate", 44_000.0)];
+        let report = report(Target::Embedded, &figures);
+        let begin = begin(Target::Embedded);
+        let first = page(&format!("# Performance\n\n{begin}\nold\n{END}\n\nHow it is measured.\n"), &report).unwrap();
         assert!(first.starts_with("# Performance\n\n"));
         assert!(first.ends_with(&format!("{END}\n\nHow it is measured.\n")));
         assert!(!first.contains("old"));
         assert!(first.contains("`dev/bench --quick` on 2 cores, in 100 s; scale quick: small"));
         assert!(first.contains("| scheduled and delivered, sustained | 21,000/s | – | 20,000/s |"));
         assert!(first.contains("| NATS 2.15.2, synced writes | yes | 2,200/s (20.0×) |"));
-        assert_eq!(page(&first, &report()).unwrap(), first);
+        assert_eq!(page(&first, &report).unwrap(), first);
+    }
+
+    #[test]
+    fn each_kind_of_run_has_a_place_of_its_own() {
+        let (embedded, kafka) = (begin(Target::Embedded), begin(Target::Kafka));
+        let old = format!("{embedded}\nold one\n{END}\nbetween\n{kafka}\nold two\n{END}\nend\n");
+        let report =
+            report(Target::Kafka, &[("kafka_burst_drain_rate", 50_000.0), ("kafka_burst_drain_over_raw", 0.5)]);
+        let new = page(&old, &report).unwrap();
+        assert!(new.starts_with(&format!("{embedded}\nold one\n{END}\nbetween\n{kafka}\n")));
+        assert!(new.ends_with(&format!("{END}\nend\n")) && !new.contains("old two"));
+        assert!(new.contains("`dev/bench --destination kafka --quick` on 2 cores"));
+        assert!(new.contains("| burst | 50,000/s | – | 0.5 |"));
+        assert_eq!(page(&new, &report).unwrap(), new);
     }
 
     #[test]
     fn a_page_without_a_place_is_refused() {
-        assert!(page("# Performance\n", &report()).is_err());
+        let figures = [("schedule_rate", 1.0)];
+        assert!(page("# Performance\n", &report(Target::Embedded, &figures)).is_err());
+        let only_embedded = format!("{}\n{END}\n", begin(Target::Embedded));
+        assert!(page(&only_embedded, &report(Target::Kafka, &figures)).is_err());
     }
 }

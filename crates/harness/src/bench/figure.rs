@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use super::sample::Percentiles;
+
 /// A measured number, and what it is held against.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Figure {
@@ -42,6 +44,23 @@ impl Figures {
             ratio: None,
             scale,
         });
+    }
+
+    /// Adds percentiles in milliseconds, named by `name` from what of them it is.
+    pub(crate) fn add_percentiles(&mut self, values: Percentiles, name: impl Fn(&str) -> String) {
+        let Percentiles { p50, p99, p999, max } = values;
+        for (kind, value) in [("p50", p50), ("p99", p99), ("p999", p999), ("max", max)] {
+            self.add(name(kind), value, "ms");
+        }
+    }
+
+    /// Adds one figure over another of the same run, held against what is expected of it.
+    pub(crate) fn add_ratio(&mut self, name: &str, over: (&str, &str), text: &str, expected: f64) {
+        let (Some(value), Some(other)) = (self.value(over.0), self.value(over.1)) else { return };
+        if other > 0.0 {
+            self.add(name, value / other, "ratio");
+            self.compare(name, text, Some(expected));
+        }
     }
 
     /// Sets what a figure is compared to. A figure that was not measured, or is compared to nothing, has no ratio.

@@ -37,8 +37,8 @@ pub(crate) enum Due {
 pub(crate) enum End {
     /// After so many messages.
     Count(u64),
-    /// At this time.
-    At(Instant),
+    /// When it has sent for so long.
+    After(Duration),
 }
 
 /// What to send.
@@ -137,7 +137,7 @@ impl Load {
         let planned = self.plan.interval.map(|interval| self.began + interval * self.request_count.get());
         let is_over = match self.plan.end {
             End::Count(count) => self.sent.get() >= count,
-            End::At(end) => planned.unwrap_or_else(Instant::now) >= end,
+            End::After(span) => planned.unwrap_or_else(Instant::now) >= self.began + span,
         };
         if is_over {
             return None;
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn a_pace_is_kept_whatever_the_answers_do() {
         let interval = Duration::from_secs(10);
-        let load = load(Some(interval), End::At(Instant::now() + Duration::from_secs(35)));
+        let load = load(Some(interval), End::After(Duration::from_secs(35)));
         let planned: Vec<Duration> =
             std::iter::from_fn(|| load.next_turn(100)).flatten().map(|at| at - load.began).collect();
         assert_eq!(planned, [0, 10, 20, 30].map(Duration::from_secs));

@@ -1,16 +1,22 @@
 //! The benchmark: a release server with default settings, scheduled to over HTTP and consumed from over HTTP, with few, many and
-//! very many other messages pending, and RocksDB alone beside it in the same run.
+//! very many other messages pending, and RocksDB alone beside it in the same run. Or, in a run of its own, a server that delivers
+//! to a Kafka broker, and that broker alone.
 //!
-//! [`scale`] says how much, [`stage`] runs one load with its consumer, [`restart`] measures starts and memory, [`raw`] is RocksDB
-//! alone, [`document`] is what people read. A figure that a name does not qualify is measured with the most messages pending.
+//! [`scale`] says how much, [`stage`] runs one load with its consumer, [`place`] says where that consumer is, [`restart`]
+//! measures starts and memory, [`raw`] is RocksDB alone, [`kafka`] is the run with a broker, [`document`] is what people read. A
+//! figure that a name does not qualify is measured with the most messages pending.
 
 mod bodies;
 mod connection;
 mod consume;
 mod document;
 pub mod figure;
+mod kafka;
 mod load;
+mod neighbour;
+mod place;
 mod raw;
+mod raw_kafka;
 mod reading;
 mod restart;
 mod sample;
@@ -27,11 +33,12 @@ use tokio::time::Instant;
 
 use self::bodies::Bodies;
 use self::figure::Figures;
+use self::place::Place;
 use self::raw::{Part, Raw, Shape};
 use self::reading::Reading;
 use self::sample::{Percentiles, count};
 use self::scale::{Level, Scale};
-use self::stage::{BATCH_CONNECTIONS, Costs, SINGLE_CONNECTIONS, Written};
+use self::stage::{BATCH_CONNECTIONS, Costs, SINGLE_CONNECTIONS, Subject, Written};
 use crate::console::{grouped, say};
 use crate::process::{ServerOptions, ServerProcess};
 use crate::run_folder::RunFolder;
@@ -49,11 +56,22 @@ const CONFIG: &str = "\
 cache_bytes_max = \"256MiB\"
 ";
 
+/// Where messages go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// To a topic of the server's own log.
+    Embedded,
+    /// To a topic of a Kafka broker that belongs to the run.
+    Kafka,
+}
+
 /// What to run.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The server's program.
     pub binary: PathBuf,
+    /// Where messages go.
+    pub target: Target,
     /// The same figures at a smaller scale.
     pub is_quick: bool,
     /// Keep the run's folder.
@@ -71,6 +89,8 @@ pub struct Report {
     pub machine: String,
     /// How long all of it took.
     pub took: Duration,
+    /// Where messages went.
+    pub target: Target,
     /// Whether it was at the smaller scale.
     pub is_quick: bool,
     /// The run's folder, where it was kept.
@@ -96,8 +116,8 @@ impl Report {
 ///
 /// # Errors
 /// When it has none.
-pub fn check_page(page: &str) -> anyhow::Result<()> {
-    document::split(page).map(drop)
+pub fn check_page(page: &str, target: Target) -> anyhow::Result<()> {
+    document::split(page, target).map(drop)
 }
 
 /// Measures everything.
@@ -110,16 +130,26 @@ pub async fn run(options: &Options) -> anyhow::Result<Report> {
     let folder = RunFolder::new(options.parent.as_deref(), "bench")?;
     let mut server = ServerOptions::new(&options.binary, folder.path().join("server"));
     server.config = CONFIG.to_owned();
-    let mut run = Run { figures: Figures::new(scale.text()), scale, options: server };
-    if let Err(error) = run.measure(folder.path()).await {
-        let kept = folder.keep();
-        return Err(error.context(format!("the run broke off; its folder is {}", kept.display())));
-    }
+    let measured = match options.target {
+        Target::Embedded => {
+            let mut run = Run { figures: Figures::new(scale.text()), scale, options: server };
+            run.measure(folder.path()).await.map(|()| run.figures)
+        }
+        Target::Kafka => kafka::measure(scale, server, folder.path()).await,
+    };
+    let figures = match measured {
+        Ok(figures) => figures,
+        Err(error) => {
+            let kept = folder.keep();
+            return Err(error.context(format!("the run broke off; its folder is {}", kept.display())));
+        }
+    };
     let folder = options.keep.then(|| folder.keep());
     Ok(Report {
-        figures: run.figures,
+        figures,
         machine: document::machine(),
         took: began.elapsed(),
+        target: options.target,
         is_quick: options.is_quick,
         folder,
     })
@@ -169,15 +199,12 @@ impl Run {
     }
 
     fn name(&self, name: &str, level: Level) -> String {
-        let [.., most] = self.scale.levels;
-        if level == most { name.to_owned() } else { format!("{name}_{}", level.label) }
+        name_of(name, level, self.scale.levels)
     }
 
     fn add_percentiles(&mut self, name: &str, suffix: &str, level: Level, values: Percentiles) {
-        let Percentiles { p50, p99, p999, max } = values;
-        for (kind, value) in [("p50", p50), ("p99", p99), ("p999", p999), ("max", max)] {
-            self.add(&format!("{name}_{kind}_ms_{suffix}"), level, value, "ms");
-        }
+        let levels = self.scale.levels;
+        self.figures.add_percentiles(values, |kind| name_of(&format!("{name}_{kind}_ms_{suffix}"), level, levels));
     }
 
     /// What scheduling alone came to. The first level is too few messages to tell a rate.
@@ -193,7 +220,7 @@ impl Run {
     async fn rates(&mut self, server: &ServerProcess, level: Level) -> anyhow::Result<Written> {
         let name = format!("full rate, {}", level.label);
         let span = self.scale.rate_span;
-        let full = stage::saturate(server, &name, Bodies::batches(), BATCH_CONNECTIONS, span).await?;
+        let full = stage::saturate(embedded(server), &name, Bodies::batches(), BATCH_CONNECTIONS, span).await?;
         let rate = full.steady_rate(self.scale.warm_up);
         self.add("schedule_deliver_rate", level, rate, "messages/s");
         self.add_percentiles("lateness", "full_load", level, full.lateness());
@@ -213,7 +240,7 @@ impl Run {
     /// Lateness and costs at a rate that leaves the machine room.
     async fn paced(&mut self, server: &ServerProcess, level: Level, suffix: &str, rate: f64) -> anyhow::Result<()> {
         let name = format!("{}, {}", suffix.replace('_', " "), level.label);
-        let paced = stage::paced(server, &name, Bodies::batches(), rate, self.scale.paced_span).await?;
+        let paced = stage::paced(embedded(server), &name, Bodies::batches(), rate, self.scale.paced_span).await?;
         self.add(&format!("{suffix}_rate"), level, paced.steady_rate(self.scale.warm_up), "messages/s");
         self.add_percentiles("lateness", suffix, level, paced.lateness());
         self.add_percentiles("append_lateness", suffix, level, paced.append_lateness());
@@ -231,7 +258,7 @@ impl Run {
         let name = format!("burst, {}", level.label);
         // Scheduling alone is faster than scheduling beside deliveries.
         let rate_expected = self.figures.value(&self.name("schedule_deliver_rate", level)).unwrap_or_default();
-        let burst = stage::burst(server, &name, self.scale.burst, rate_expected).await?;
+        let burst = stage::burst(embedded(server), &name, self.scale.burst, rate_expected).await?;
         self.add("burst_drain_rate", level, burst.drain_rate(), "messages/s");
         self.add_percentiles("lateness", "burst", level, burst.stage.lateness());
         Ok(())
@@ -239,7 +266,7 @@ impl Run {
 
     async fn singles(&mut self, server: &ServerProcess) -> anyhow::Result<()> {
         let span = self.scale.singles_span;
-        let singles = stage::saturate(server, "singles", Bodies::singles(), SINGLE_CONNECTIONS, span).await?;
+        let singles = stage::saturate(embedded(server), "singles", Bodies::singles(), SINGLE_CONNECTIONS, span).await?;
         let warm_up = self.scale.warm_up.min(span / 4);
         self.figures.add("schedule_deliver_rate_singles", singles.steady_rate(warm_up), "messages/s");
         let Percentiles { p50, p99, .. } = singles.answer_latency();
@@ -303,17 +330,21 @@ impl Run {
 
         let [_, fewer, most] = levels;
         let memory = |level: Level| format!("resident_memory_{}", level.label);
-        let (low, high) = (figures.value(&memory(fewer)), figures.value(&memory(most)));
-        if let (Some(low), Some(high)) = (low, high) {
-            figures.add("resident_memory_2m_over_100k", high / low, "ratio");
-            figures.compare("resident_memory_2m_over_100k", "expected at most 1.3", Some(1.3));
-        }
-        let (applied, raw) = (figures.value("schedule_rate"), figures.value("raw_rocksdb_schedule_rate"));
-        if let (Some(applied), Some(raw)) = (applied, raw) {
-            figures.add("apply_rate_over_raw_rocksdb", applied / raw, "ratio");
-            figures.compare("apply_rate_over_raw_rocksdb", "schedule_rate / raw_rocksdb_schedule_rate", Some(1.0));
-        }
+        let over = (memory(most), memory(fewer));
+        figures.add_ratio("resident_memory_2m_over_100k", (&over.0, &over.1), "expected at most 1.3", 1.3);
+        let over = ("schedule_rate", "raw_rocksdb_schedule_rate");
+        figures.add_ratio("apply_rate_over_raw_rocksdb", over, "schedule_rate / raw_rocksdb_schedule_rate", 1.0);
     }
+}
+
+/// A server whose deliveries arrive in its own log.
+fn embedded(server: &ServerProcess) -> Subject<'_> {
+    Subject { server, place: &Place::Embedded }
+}
+
+fn name_of(name: &str, level: Level, levels: [Level; 3]) -> String {
+    let [.., most] = levels;
+    if level == most { name.to_owned() } else { format!("{name}_{}", level.label) }
 }
 
 async fn create_destination(server: &ServerProcess) -> anyhow::Result<()> {

@@ -28,8 +28,10 @@ pub(crate) struct Scale {
     pub(crate) singles_span: Duration,
     /// Messages due in one millisecond.
     pub(crate) burst: u64,
-    /// How long RocksDB alone is written to.
+    /// How long RocksDB alone, or a Kafka broker alone, is written to.
     pub(crate) raw_span: Duration,
+    /// How long a neighbour of a destination in trouble is watched, for each trouble.
+    pub(crate) neighbour_span: Duration,
 }
 
 impl Scale {
@@ -45,6 +47,7 @@ impl Scale {
             singles_span: Duration::from_secs(15),
             burst: 200_000,
             raw_span: Duration::from_secs(15),
+            neighbour_span: Duration::from_secs(25),
         }
     }
 
@@ -60,7 +63,18 @@ impl Scale {
             singles_span: Duration::from_secs(4),
             burst: 20_000,
             raw_span: Duration::from_secs(4),
+            neighbour_span: Duration::from_secs(10),
         }
+    }
+
+    /// How many other messages are pending where the destination is a Kafka broker.
+    pub(crate) fn kafka_level(&self) -> Level {
+        self.levels[1]
+    }
+
+    /// What stands in every figure's `scale` where the destination is a Kafka broker.
+    pub(crate) fn kafka_text(&self) -> String {
+        format!("{}: {} pending; burst of {}", self.name, grouped(self.kafka_level().pending), grouped(self.burst))
     }
 
     /// What stands in every figure's `scale`.

@@ -6,8 +6,9 @@ use anyhow::{Context as _, bail};
 use tokio::time::{Instant, sleep_until};
 
 use super::bodies::Bodies;
-use super::consume::{Arrival, Consumer, end_offsets};
+use super::consume::{Arrival, Consumer};
 use super::load::{Due, End, Load, Plan};
+use super::place::Place;
 use super::reading::Reading;
 use super::sample::{Percentiles, count};
 use crate::console::{grouped, say};
@@ -34,6 +35,13 @@ const BURST_MARGIN: f64 = 1.3;
 const BURST_LEAD: Duration = Duration::from_secs(2);
 /// How often a burst is repeated with a later time when its scheduling took too long.
 const BURST_TRIES: u32 = 3;
+
+/// What is measured: a server, and where its deliveries arrive.
+#[derive(Clone, Copy)]
+pub(crate) struct Subject<'a> {
+    pub(crate) server: &'a ServerProcess,
+    pub(crate) place: &'a Place,
+}
 
 /// What a stage came to.
 #[derive(Debug)]
@@ -86,35 +94,38 @@ pub(crate) fn per_second(number: u64, span_ms: i64) -> f64 {
 
 /// Schedules as fast as the server takes and delivers messages.
 pub(crate) async fn saturate(
-    server: &ServerProcess,
+    subject: Subject<'_>,
     name: &str,
     bodies: Bodies,
     connections: usize,
     span: Duration,
 ) -> anyhow::Result<Stage> {
-    let end = End::At(Instant::now() + span);
+    let end = End::After(span);
     let plan = Plan { connections, interval: None, end, due: Due::Soon, outstanding_max: OUTSTANDING_MAX };
-    delivering(server, name, plan, bodies).await
+    delivering(subject, name, plan, bodies).await
 }
 
 /// Schedules so many messages a second.
 pub(crate) async fn paced(
-    server: &ServerProcess,
+    subject: Subject<'_>,
     name: &str,
     bodies: Bodies,
     rate: f64,
     span: Duration,
 ) -> anyhow::Result<Stage> {
-    let interval = Duration::from_secs_f64(count(bodies.length as u64) / rate.max(1.0));
-    let end = End::At(Instant::now() + span);
-    let plan = Plan {
+    let plan = pace(&bodies, rate, span);
+    delivering(subject, name, plan, bodies).await
+}
+
+/// So many messages a second, however long their answers take.
+pub(crate) fn pace(bodies: &Bodies, rate: f64, span: Duration) -> Plan {
+    Plan {
         connections: PACED_CONNECTIONS,
-        interval: Some(interval),
-        end,
+        interval: Some(Duration::from_secs_f64(count(bodies.length as u64) / rate.max(1.0))),
+        end: End::After(span),
         due: Due::Soon,
         outstanding_max: u64::MAX,
-    };
-    delivering(server, name, plan, bodies).await
+    }
 }
 
 /// What a burst came to.
@@ -133,12 +144,7 @@ impl Burst {
 }
 
 /// Schedules messages that are all due in one millisecond, and waits for them.
-pub(crate) async fn burst(
-    server: &ServerProcess,
-    name: &str,
-    length: u64,
-    rate_expected: f64,
-) -> anyhow::Result<Burst> {
+pub(crate) async fn burst(subject: Subject<'_>, name: &str, length: u64, rate_expected: f64) -> anyhow::Result<Burst> {
     let mut scheduling = Duration::from_secs_f64(count(length) / rate_expected.max(1.0));
     for _ in 0..BURST_TRIES {
         let ahead = scheduling.mul_f64(BURST_MARGIN) + BURST_LEAD;
@@ -150,7 +156,7 @@ pub(crate) async fn burst(
             due: Due::At(due_ms),
             outstanding_max: u64::MAX,
         };
-        let stage = delivering(server, name, plan, Bodies::batches()).await?;
+        let stage = delivering(subject, name, plan, Bodies::batches()).await?;
         if stage.ended_ms < due_ms {
             return Ok(Burst { stage, due_ms });
         }
@@ -179,11 +185,12 @@ pub(crate) async fn fill(server: &ServerProcess, name: &str, length: u64) -> any
 }
 
 /// Runs a load with a consumer beside it until everything sent has arrived and is settled.
-async fn delivering(server: &ServerProcess, name: &str, plan: Plan, bodies: Bodies) -> anyhow::Result<Stage> {
-    let load = Load::new(plan, bodies);
+async fn delivering(subject: Subject<'_>, name: &str, plan: Plan, bodies: Bodies) -> anyhow::Result<Stage> {
+    let Subject { server, place } = subject;
     let consumer = Consumer::default();
-    let ends = end_offsets(server).await?;
+    let following = place.follow_from_now(server).await?;
     let before = Reading::take(server).await?;
+    let load = Load::new(plan, bodies);
     let began_ms = now_ms();
     let work = async {
         load.run(server.address()).await?;
@@ -203,7 +210,7 @@ async fn delivering(server: &ServerProcess, name: &str, plan: Plan, bodies: Bodi
     let ended_ms = tokio::select! {
         result = work => result?,
         () = make_room => 0,
-        result = consumer.follow(server.address(), &ends) => {
+        result = consumer.follow(following) => {
             result?;
             0
         }

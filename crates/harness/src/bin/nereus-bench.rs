@@ -1,10 +1,10 @@
-//! `nereus-bench`: measures a server from outside, and RocksDB alone beside it.
+//! `nereus-bench`: measures a server from outside, and RocksDB or a Kafka broker alone beside it.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 use harness::bench;
 use harness::console::{print, say};
 use harness::interrupt::unless_interrupted;
@@ -17,14 +17,21 @@ figures are; 1 that a stage failed or a message came early (the folder with data
   dev/bench --quick                        the same figures at a smaller scale: less than three minutes
   dev/bench --json figures.jsonl           one object a figure, one a line, with what it is compared to and the ratio
   dev/bench --page docs/performance.md     puts the tables of this run into the page
+  dev/bench --destination kafka            the figures of a server that delivers to Kafka: about eight minutes
 
 Run it on a machine that does nothing else: generator and server share its processors.";
 
 /// Measures throughput, lateness, costs, memory and restarts of a release server with few and many messages pending, and the same
 /// synced batches on RocksDB alone beside it.
+///
+/// With Kafka as destination: throughput, lateness and a burst against the same records produced to the same broker without us,
+/// and what a destination's messages notice of another one in trouble.
 #[derive(Debug, Parser)]
 #[command(name = "dev/bench", after_help = AFTER_HELP, max_term_width = 110)]
 struct Cli {
+    /// Where messages go
+    #[arg(long, value_enum, default_value_t = Destination::Embedded)]
+    destination: Destination,
     /// The same figures at a smaller scale, which every figure states
     #[arg(long)]
     quick: bool,
@@ -45,6 +52,14 @@ struct Cli {
     binary: PathBuf,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Destination {
+    /// A topic of the server's own log
+    Embedded,
+    /// A topic of a Kafka broker that belongs to the run
+    Kafka,
+}
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
     match measure(&cli) {
@@ -57,15 +72,24 @@ fn main() -> ExitCode {
 }
 
 fn measure(cli: &Cli) -> anyhow::Result<()> {
+    let target = match cli.destination {
+        Destination::Embedded => bench::Target::Embedded,
+        Destination::Kafka => bench::Target::Kafka,
+    };
     // What cannot be written in the end is refused before the minutes are spent.
     if let Some(page) = &cli.page {
-        bench::check_page(&read(page)?).with_context(|| page.display().to_string())?;
+        bench::check_page(&read(page)?, target).with_context(|| page.display().to_string())?;
     }
     if let Some(json) = &cli.json {
         write(json, "")?;
     }
-    let options =
-        bench::Options { binary: cli.binary.clone(), is_quick: cli.quick, keep: cli.keep, parent: cli.folder.clone() };
+    let options = bench::Options {
+        binary: cli.binary.clone(),
+        target,
+        is_quick: cli.quick,
+        keep: cli.keep,
+        parent: cli.folder.clone(),
+    };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let report = runtime.block_on(unless_interrupted(bench::run(&options)))?;
     print(report.text().trim_end());
