@@ -21,6 +21,7 @@ use rdkafka::producer::{BaseRecord, DeliveryResult, Producer as _, ProducerConte
 use rdkafka::statistics::Statistics;
 use shard::schedule::outgoing::OutgoingRecord;
 use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
 
 use crate::client::{ClientErrors, log_line};
 use crate::native::{self, Persistence};
@@ -32,6 +33,9 @@ use crate::topic::{self, TopicFacts};
 const LOOK_INTERVAL: Duration = Duration::from_secs(5);
 /// How often it is looked at while it cannot be seen.
 const LOOK_AGAIN_INTERVAL: Duration = Duration::from_millis(500);
+/// A client that has not reached the cluster for so long is given up for another. One that lost every broker may take its time
+/// to try them again when it has nothing to send, or never do.
+const UNSEEN_MAX: Duration = Duration::from_secs(8);
 /// How long the cluster may take for one answer.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often the client library tells its figures, for the remark on throttling.
@@ -47,6 +51,8 @@ pub type NowMs = Arc<dyn Fn() -> i64 + Send + Sync>;
 pub(crate) struct Health {
     /// The number of the last look.
     pub(crate) looks: u64,
+    /// When a look last saw the topic, or the channel was made.
+    seen_at: Instant,
     /// What it saw; nothing before the first.
     pub(crate) seen: Result<Arc<TopicFacts>, LaneError>,
     /// How often everything became doubtful, and why the last time.
@@ -94,6 +100,13 @@ impl Shared {
         };
         self.health.send_modify(|health| {
             health.looks = number;
+            match &seen {
+                Ok(_) => health.seen_at = Instant::now(),
+                Err(error) => {
+                    let is_unreachable = error.code == StableCode::CapabilityUnavailable;
+                    health.is_dead |= is_unreachable && health.seen_at.elapsed() > UNSEEN_MAX;
+                }
+            }
             health.seen = seen.map(Arc::new);
         });
         if let Some(bytes) = shrunk {
@@ -217,6 +230,7 @@ impl Channel {
         let (wake, woken) = sync_channel(1);
         let (sender, health) = watch::channel(Health {
             looks: 0,
+            seen_at: Instant::now(),
             seen: Err(unseen.clone()),
             doubts: 0,
             last_doubt: unseen,

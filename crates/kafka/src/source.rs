@@ -44,8 +44,9 @@ const TIMEOUT: Duration = Duration::from_secs(8);
 const POLL: Duration = Duration::from_millis(100);
 /// How often it is looked whether the topic is still the same one.
 const LOOK_INTERVAL: Duration = Duration::from_secs(5);
-/// Records handed over at once.
+/// Records handed over at once, and their bytes; one record may go beyond.
 const RECORDS_MAX: usize = 500;
+const RECORDS_BYTES_MAX: usize = 1 << 20;
 /// Events on their way to the reader.
 const EVENTS_MAX: usize = 8;
 
@@ -299,18 +300,20 @@ impl Reader {
     fn step(&mut self) -> Result<(), SourceError> {
         let mut records: BTreeMap<i32, Vec<SourceRecord>> = BTreeMap::new();
         let mut next = self.consumer.poll(POLL);
-        let mut count = 0;
+        let (mut count, mut bytes) = (0, 0);
         loop {
             match next {
                 None => break,
                 Some(Ok(message)) => {
                     count += 1;
+                    bytes += message.payload_len() + message.key_len();
                     records.entry(message.partition()).or_default().push(record(&message));
                 }
                 Some(Err(error)) => self.weigh(&error)?,
             }
             // What was read before a rebalance goes before it.
-            if count >= RECORDS_MAX || !self.shared.moves.lock().unwrap_or_else(PoisonError::into_inner).is_empty() {
+            let is_full = count >= RECORDS_MAX || bytes >= RECORDS_BYTES_MAX;
+            if is_full || !self.shared.moves.lock().unwrap_or_else(PoisonError::into_inner).is_empty() {
                 break;
             }
             next = self.consumer.poll(Duration::ZERO);

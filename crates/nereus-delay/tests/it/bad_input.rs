@@ -308,7 +308,18 @@ fn destinations_with_bad_settings_are_refused_and_not_made() {
         let put = async |name: &str, spec: Value| world.http.put(&format!("/v1/destinations/{name}"), &spec).await;
         let topic = |topic: &str| json!({"embedded": {"topic": topic}});
         let cases = [
-            ("d", json!({}), "embedded"),
+            ("d", json!({}), "destination"),
+            (
+                "d",
+                json!({"embedded": {"topic": "t"}, "kafka": {"bootstrap.servers": "k:1", "topic": "t"}}),
+                "destination",
+            ),
+            ("d", json!({"kafka": {"bootstrap.servers": " ", "topic": "t"}}), "kafka"),
+            ("d", json!({"kafka": {"bootstrap.servers": "k:1", "topic": "a/b"}}), "kafka.topic"),
+            ("d", json!({"kafka": {"bootstrap.servers": "k:1", "topic": "t", "acks": "1"}}), "kafka"),
+            ("d", json!({"kafka": {"bootstrap.servers": "k:1", "topic": "t", "sasl.password": "x"}}), "kafka"),
+            ("d", json!({"embedded": {"topic": "t"}, "partition": 1}), "partition"),
+            ("d", json!({"embedded": {"topic": "t"}, "partition": 0, "partitioner": "murmur2"}), "partitioner"),
             ("d", topic(""), "embedded.topic"),
             ("d", topic("_route.x"), "embedded.topic"),
             ("d", topic("a/b"), "embedded.topic"),

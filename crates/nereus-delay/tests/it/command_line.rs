@@ -130,9 +130,9 @@ fn the_main_job_from_the_command_line() {
         for listing in [
             &["destination", "list"][..],
             &["topic", "list"],
-            &["admin", "shards"],
-            &["admin", "lanes"],
-            &["admin", "routes"],
+            &["shard", "list"],
+            &["lane", "list"],
+            &["route", "list"],
         ] {
             assert!(nereus.run(listing).await.expect(0).stdout.lines().count() >= 2, "{listing:?}");
         }
