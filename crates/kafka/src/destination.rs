@@ -296,6 +296,10 @@ fn reason_of_loss(health: &Health, doubts: u64, pin: &Pin, topic: &str) -> Optio
         return Some(health.last_doubt.clone());
     }
     match &health.seen {
+        Ok(_) if health.is_dead => Some(LaneError {
+            code: StableCode::CapabilityUnavailable,
+            detail: format!("the connection for topic {topic} is given up for another"),
+        }),
         Ok(facts) => pin.check(topic, facts).err(),
         Err(error) => Some(error.clone()),
     }
