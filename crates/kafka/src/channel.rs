@@ -84,6 +84,12 @@ impl Shared {
         self.look_soon();
     }
 
+    /// The topic cannot be written to. The client library remembers that of a topic and refuses records at once, for minutes after
+    /// it is over; another client does not.
+    fn refused(&self, code: RDKafkaErrorCode) {
+        self.doubt(lane_error(code, &format!("topic {} refuses records", self.topic)), true);
+    }
+
     fn look_soon(&self) -> u64 {
         let number = self.looks_wanted.fetch_add(1, Ordering::SeqCst) + 1;
         match self.wake.try_send(()) {
@@ -193,8 +199,7 @@ impl ChannelContext {
         match trouble(code) {
             Trouble::Message => {}
             Trouble::Topic => {
-                let detail = format!("topic {} refuses records", self.shared.topic);
-                self.shared.doubt(lane_error(code, &detail), false);
+                self.shared.refused(code);
             }
             Trouble::Passing | Trouble::TooLarge => {
                 self.shared.look_soon();
@@ -313,7 +318,13 @@ impl Channel {
         outgoing.payload = record.value.as_deref();
         match self.producer.send(outgoing) {
             Ok(()) => Ok(()),
-            Err((error, _)) => Err(error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Fail)),
+            Err((error, _)) => {
+                let code = error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Fail);
+                if trouble(code) == Trouble::Topic {
+                    self.shared.refused(code);
+                }
+                Err(code)
+            }
         }
     }
 }

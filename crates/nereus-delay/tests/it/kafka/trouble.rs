@@ -174,6 +174,8 @@ async fn fall_sick(scene: &mut Scene) {
     scene.cluster.create_topic("recreated", 1, &[]).await.expect("made again");
     scene.cluster.add_partitions("grows", 3).await.expect("grown");
     scene.quota(&["--add-config", "producer_byte_rate=3000"]).await;
+    // A topic that was made anew is noticed within seconds; nothing is claimed of what is sent before.
+    scene.wait_for_code("recreated", "RESOURCE_INCARNATION_MISMATCH", "destination rebind").await;
     for name in ["denied", "deleted", "recreated", "throttled", "grows"] {
         scene.schedule(name, "sick", SICK_MESSAGES, 500).await;
     }
