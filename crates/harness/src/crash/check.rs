@@ -227,6 +227,10 @@ fn check_verdict(
     let first = records.first();
     match message.status {
         Status::Published => check_delivery(ledger, number, message, records),
+        Status::DeadLetter if !message.possible_duplicate => {
+            let detail = format!("given up, and no attempt's outcome is unknown: {:?}", message.last_error);
+            ledger.violate(Rule::Lost, Some(number), detail);
+        }
         Status::Canceled if first.is_some() => {
             let detail = format!("canceled, and delivered at {:?}", first.map(|record| record.place()));
             ledger.violate(Rule::CanceledDelivered, Some(number), detail);

@@ -469,7 +469,9 @@ fn changed(round: &Round<'_>, number: u64, change: Change, answer: Outcome<Messa
             }
         },
         Outcome::Refused(problem) => {
-            ledger.change_refused(number, &problem.code, problem.message.as_deref());
+            // A repeated request may get its first answer, which shows the message as it was then.
+            let shown = problem.message.as_deref().filter(|_| !is_repeat);
+            ledger.change_refused(number, &problem.code, shown);
         }
         Outcome::Lost => {
             ledger.answers_lost += 1;

@@ -343,6 +343,16 @@ fn a_stuck_message_and_an_early_expiry_are_caught() {
 }
 
 #[test]
+fn a_message_that_is_given_up_without_doubt_about_an_attempt_is_caught() {
+    for (possible_duplicate, expected) in [(false, vec![Rule::Lost]), (true, vec![])] {
+        let mut history = History::new();
+        let number = history.accepted();
+        history.list(message(number, Status::DeadLetter, DUE_MS, 0)).possible_duplicate = possible_duplicate;
+        assert_eq!(history.rules(), expected);
+    }
+}
+
+#[test]
 fn a_verdict_that_the_consumer_contradicts_is_caught() {
     let mut history = History::new();
     let expired = history.accepted();
