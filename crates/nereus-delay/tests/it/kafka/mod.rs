@@ -3,7 +3,6 @@
 mod fidelity;
 mod ingress;
 mod profiles;
-mod trouble;
 
 use std::path::Path;
 use std::process::Stdio;
