@@ -9,7 +9,8 @@ set -euo pipefail
 
 repo_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 cache_dir=${NEREUS_CACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/nereus-delay}
-export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$cache_dir/target}
+# Of this checkout alone: cargo takes a build of another checkout in the same folder for its own.
+export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$repo_root/target}
 release_binary=$CARGO_TARGET_DIR/release/nereus-delay
 
 say() { printf '%s\n' "$*" >&2; }
