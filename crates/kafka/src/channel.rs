@@ -150,8 +150,7 @@ impl ClientContext for ChannelContext {
         self.shared.errors.note(code, reason);
         match code {
             // Another producer reads the credentials anew: they may have been corrected.
-            RDKafkaErrorCode::Fatal
-            | RDKafkaErrorCode::Authentication
+            RDKafkaErrorCode::Authentication
             | RDKafkaErrorCode::SaslAuthenticationFailed
             | RDKafkaErrorCode::SSL => self.shared.doubt(lane_error(code, reason), true),
             RDKafkaErrorCode::AllBrokersDown => self.shared.doubt(lane_error(code, reason), false),
@@ -365,6 +364,11 @@ fn keep_looking(channel: &Weak<Channel>, woken: &std::sync::mpsc::Receiver<()>) 
         let seen = topic::look_up(channel.producer.client(), topic, LOOK_TIMEOUT, &channel.shared.errors);
         pause = if seen.is_ok() { LOOK_INTERVAL } else { LOOK_AGAIN_INTERVAL };
         let seen = seen.map_err(|error| lane_error(error.code, &format!("topic {topic}: {}", error.detail)));
+        // An idempotent producer that could not get its id is of no use ever after, and says so by an ordinary error.
+        let is_known = channel.health.borrow().is_dead;
+        if let Some((code, detail)) = channel.producer.client().fatal_error().filter(|_| !is_known) {
+            channel.shared.doubt(lane_error(code, &format!("topic {topic}: {detail}")), true);
+        }
         channel.shared.saw(number, seen);
     }
 }

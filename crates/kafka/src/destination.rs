@@ -126,7 +126,10 @@ impl Destination for KafkaDestination {
             let channel = destination.channel(&target, connection)?;
             let doubts = channel.health().borrow().doubts;
             let pin = Pin::new(&target)?;
-            pin.check(channel.topic(), &*channel.look().await?)?;
+            channel.look().await?;
+            if let Some(error) = reason_of_loss(&channel.health().borrow(), doubts, &pin, channel.topic()) {
+                return Err(error);
+            }
             Ok(Box::new(KafkaLane {
                 channel,
                 pin,
@@ -207,8 +210,8 @@ type Answers = Vec<(AttemptRef, AttemptOutcome)>;
 impl KafkaLane {
     fn is_over(&self) -> bool {
         let health = self.channel.health();
-        let health = health.borrow();
-        self.newest_epoch.load(Ordering::SeqCst) > self.epoch || health.doubts != self.doubts || health.is_dead
+        let is_lost = reason_of_loss(&health.borrow(), self.doubts, &self.pin, self.channel.topic()).is_some();
+        is_lost || self.newest_epoch.load(Ordering::SeqCst) > self.epoch
     }
 
     fn hand_over(
@@ -290,7 +293,7 @@ impl LaneSession for KafkaLane {
     }
 }
 
-/// Why a session is over, if it is.
+/// Why a session is over, or cannot begin.
 fn reason_of_loss(health: &Health, doubts: u64, pin: &Pin, topic: &str) -> Option<LaneError> {
     if health.doubts != doubts {
         return Some(health.last_doubt.clone());

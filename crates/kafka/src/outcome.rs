@@ -26,7 +26,8 @@ pub(crate) enum Trouble {
     Message,
     /// It may pass by itself.
     Passing,
-    /// The topic or the right to write to it may have changed: look again before anything else is sent.
+    /// The topic or the right to write to it may have changed, or the client is of no use any more: nothing else is sent
+    /// before it was looked at again.
     Topic,
     /// The broker takes less than we thought: look again, and then judge the message.
     TooLarge,
@@ -51,7 +52,8 @@ pub(crate) fn trouble(code: RDKafkaErrorCode) -> Trouble {
         | Code::TopicAuthorizationFailed
         | Code::ClusterAuthorizationFailed
         | Code::SaslAuthenticationFailed
-        | Code::Authentication => Trouble::Topic,
+        | Code::Authentication
+        | Code::Fatal => Trouble::Topic,
         _ => Trouble::Passing,
     }
 }
