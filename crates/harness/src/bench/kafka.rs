@@ -13,6 +13,7 @@ use super::figure::Figures;
 use super::neighbour::{self, Neighbour};
 use super::place::{KafkaPlace, Place};
 use super::raw_kafka::{self, RawKafka};
+use super::reading::Reading;
 use super::sample::{Percentiles, count};
 use super::scale::Scale;
 use super::stage::{self, BATCH_CONNECTIONS, Costs, Stage, Subject};
@@ -36,8 +37,9 @@ pub(crate) async fn measure(scale: Scale, options: ServerOptions, folder: &Path)
     let place = Place::Kafka(KafkaPlace { cluster: broker.cluster()?, topic: TOPIC.to_owned() });
     let mut run = Run { figures: Figures::new(scale.kafka_text()), scale, broker, place };
     run.deliveries(&options).await?;
-    run.raw().await?;
+    // Last: what it writes in seconds keeps the disk busy for longer than that, and a neighbour would notice.
     run.neighbour(&options, folder).await?;
+    run.raw().await?;
     run.compare();
     Ok(run.figures)
 }
@@ -90,13 +92,13 @@ impl Run {
     fn costs(&mut self, suffix: &str, stage: &Stage, before: Usage, after: Usage) -> anyhow::Result<()> {
         let costs = Costs::of(&stage.before, &stage.after, stage.delivered)?;
         let broker_s = after.cpu.saturating_sub(before.cpu).as_secs_f64();
-        let seconds = (stage.after.at - stage.before.at).as_secs_f64();
-        let other = stage.after.other_cores(&stage.before) - broker_s / seconds;
+        let other = other_cores((&stage.before, &stage.after), before, after);
         let figures = &mut self.figures;
         figures.add(format!("kafka_cpu_us_per_message_{suffix}"), costs.cpu_us, "us");
         let broker_us = broker_s * 1e6 / count(stage.delivered.max(1));
         figures.add(format!("kafka_broker_cpu_us_per_message_{suffix}"), broker_us, "us");
-        figures.add(format!("other_cpu_cores_kafka_{suffix}"), other.max(0.0), "cores");
+        figures.add(format!("kafka_generator_cpu_us_per_message_{suffix}"), costs.generator_cpu_us, "us");
+        figures.add(format!("other_cpu_cores_kafka_{suffix}"), other, "cores");
         Ok(())
     }
 
@@ -122,10 +124,11 @@ impl Run {
 
     async fn neighbour(&mut self, options: &ServerOptions, folder: &Path) -> anyhow::Result<()> {
         let options = ServerOptions { folder: folder.join("neighbour"), ..options.clone() };
-        let Neighbour { calm, trouble, by_trouble } =
+        let Neighbour { calm, trouble, by_trouble, other_cores } =
             neighbour::measure(&self.broker, &options, self.scale.neighbour_span).await?;
         let figures = &mut self.figures;
         figures.add("neighbour_rate", neighbour::HEALTHY_RATE, "messages/s");
+        figures.add("other_cpu_cores_neighbour", other_cores, "cores");
         let all = [("calm", calm), ("trouble", trouble)].into_iter().chain(by_trouble);
         for (name, Percentiles { p50, p99, .. }) in all {
             figures.add(format!("neighbour_lateness_p50_ms_{name}"), p50, "ms");
@@ -152,6 +155,12 @@ impl Run {
         figures.compare_figures("kafka_half_load_rate", "kafka_schedule_deliver_rate");
         figures.compare_figures("kafka_raw_acknowledged_rate", "kafka_raw_rate");
     }
+}
+
+/// How many processors were busy with neither server nor generator nor broker between two readings.
+pub(crate) fn other_cores((before, after): (&Reading, &Reading), broker_before: Usage, broker_after: Usage) -> f64 {
+    let broker_s = broker_after.cpu.saturating_sub(broker_before.cpu).as_secs_f64();
+    (after.other_cores(before) - broker_s / (after.at - before.at).as_secs_f64()).max(0.0)
 }
 
 /// How a topic is reached without authentication.

@@ -14,9 +14,10 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::PARTITIONS;
 use super::bodies::Bodies;
 use super::consume::{Arrival, Consumer};
-use super::kafka::{connection, create_destination};
+use super::kafka::{connection, create_destination, other_cores};
 use super::load::Load;
 use super::place::{KafkaPlace, Place};
+use super::reading::Reading;
 use super::sample::Percentiles;
 use super::stage;
 use crate::console::say;
@@ -67,20 +68,19 @@ pub(crate) struct Neighbour {
     pub(crate) trouble: Percentiles,
     /// The same, by what is wrong.
     pub(crate) by_trouble: Vec<(&'static str, Percentiles)>,
+    /// How many processors anything else was busy on: neither server, nor generator, nor broker.
+    pub(crate) other_cores: f64,
 }
 
-/// Runs everything once in peace and once in trouble.
+/// Runs everything in peace and in trouble, in turns: whatever else changes on the machine changes for both.
 pub(crate) async fn measure(broker: &Broker, options: &ServerOptions, span: Duration) -> anyhow::Result<Neighbour> {
     let server = ServerProcess::start_ready(options).await?;
     let scene = Scene::set_up(broker, &server, &options.folder, span).await?;
-    let mut calm = Vec::new();
+    let (before, broker_before) = (Reading::take(&server).await?, broker.usage()?);
+    let (mut calm, mut all, mut by_trouble) = (Vec::new(), Vec::new(), Vec::new());
     for trouble in TROUBLES {
         say(&format!("neighbour of {}, in peace", trouble.name()));
         calm.extend(scene.watch(trouble, false).await?);
-    }
-    stage::idle(&server).await?;
-    let (mut all, mut by_trouble) = (Vec::new(), Vec::new());
-    for trouble in TROUBLES {
         say(&format!("neighbour of {}, in trouble", trouble.name()));
         let mut lateness = scene.watch(trouble, true).await?;
         all.extend_from_slice(&lateness);
@@ -88,10 +88,14 @@ pub(crate) async fn measure(broker: &Broker, options: &ServerOptions, span: Dura
         scene.check_trouble(trouble).await?;
         scene.pause(trouble).await?;
     }
-    let outcome =
-        Neighbour { calm: Percentiles::of(&mut calm, 1.0), trouble: Percentiles::of(&mut all, 1.0), by_trouble };
+    let (after, broker_after) = (Reading::take(&server).await?, broker.usage()?);
     server.stop().await?;
-    Ok(outcome)
+    Ok(Neighbour {
+        calm: Percentiles::of(&mut calm, 1.0),
+        trouble: Percentiles::of(&mut all, 1.0),
+        by_trouble,
+        other_cores: other_cores((&before, &after), broker_before, broker_after),
+    })
 }
 
 struct Scene<'a> {

@@ -3,6 +3,7 @@
 mod fidelity;
 mod ingress;
 mod profiles;
+mod trouble;
 
 use std::path::Path;
 use std::process::Stdio;
