@@ -1,6 +1,7 @@
 //! What the tests of the house look at: the repository's own files, and the graph of its crates.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -29,6 +30,50 @@ pub fn tracked() -> Vec<String> {
     assert!(output.status.success(), "git ls-files failed");
     let names = String::from_utf8(output.stdout).expect("file names are text");
     names.split('\0').filter(|name| !name.is_empty() && root().join(name).is_file()).map(str::to_owned).collect()
+}
+
+/// A test that a document names in backticks, as `path::function` with the path of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NamedTest<'a> {
+    /// The file, relative to the repository.
+    pub path: &'a str,
+    /// The test in it.
+    pub function: &'a str,
+}
+
+impl<'a> NamedTest<'a> {
+    /// What stands between backticks, if it names a test.
+    pub fn parse(quoted: &'a str) -> Option<NamedTest<'a>> {
+        let (path, function) = quoted.split_once("::")?;
+        path.ends_with(".rs").then_some(NamedTest { path, function })
+    }
+
+    /// Whether the file has this function, and the function is a test.
+    pub fn exists(self) -> bool {
+        let Ok(text) = fs::read_to_string(root().join(self.path)) else { return false };
+        let lines: Vec<&str> = text.lines().map(str::trim).collect();
+        let opening = format!("fn {}(", self.function);
+        let is_function = |line: &str| line.strip_prefix("async ").unwrap_or(line).starts_with(&opening);
+        let makes_a_test = |line: &&str| line.starts_with("#[test]") || line.starts_with("#[tokio::test");
+        let attributes = |at: usize| lines[..at].iter().rev().take_while(|line| line.starts_with("#["));
+        (0..lines.len()).any(|at| is_function(lines[at]) && attributes(at).any(makes_a_test))
+    }
+}
+
+impl fmt::Display for NamedTest<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}::{}", self.path, self.function)
+    }
+}
+
+/// Everything between backticks, in its order.
+pub fn quoted(document: &str) -> impl Iterator<Item = &str> {
+    document.split('`').skip(1).step_by(2)
+}
+
+/// Every test that a document names.
+pub fn named_tests(document: &str) -> impl Iterator<Item = NamedTest<'_>> {
+    quoted(document).filter_map(NamedTest::parse)
 }
 
 /// The crates of the workspace and everything they stand on.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use tidy::{root, text, tracked};
+use tidy::{named_tests, root, text, tracked};
 
 /// A file longer than this needs a reason here.
 const LINES_MAX: usize = 800;
@@ -125,14 +125,9 @@ fn the_map_names_every_crate_and_only_tests_that_exist() {
             assert!(map.contains(&format!("`{crate_name}`")), "ARCHITECTURE.md does not name the crate {crate_name}");
         }
     }
-    // Tests are named as `path::function` in backticks, with a path of a file.
     let mut named = 0;
-    for quoted in map.split('`').skip(1).step_by(2) {
-        let Some((path, function)) = quoted.split_once("::").filter(|(path, _)| path.ends_with(".rs")) else {
-            continue;
-        };
-        let found = root().join(path).is_file() && text(path).contains(&format!("fn {function}("));
-        assert!(found, "ARCHITECTURE.md names {quoted}, which does not exist");
+    for test in named_tests(&map) {
+        assert!(test.exists(), "ARCHITECTURE.md names {test}, which is no test here");
         named += 1;
     }
     assert!(named >= 7, "each of the seven invariants names its tests");
