@@ -12,6 +12,7 @@ pub mod effect;
 pub mod limits;
 pub mod machine;
 pub mod memory;
+pub mod planted;
 pub mod query;
 pub mod schedule;
 pub mod state;

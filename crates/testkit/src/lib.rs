@@ -5,4 +5,3 @@ pub mod model;
 pub mod port_suites;
 pub mod store_suite;
 pub mod vectors;
-pub mod world;

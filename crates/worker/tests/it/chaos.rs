@@ -13,16 +13,16 @@ use protocol::policy::RetryPolicy;
 use shard::schedule::circuit::CircuitConfig;
 use shard::state::MessageUuid;
 use testkit::log::default_policy;
-use testkit::world::broker::{Answering, Behavior, Evidence, Opening};
-use testkit::world::disk::WorldDisk;
-use testkit::world::log::LogFaults;
-use testkit::world::metadata::MetadataFaults;
-use testkit::world::{Delay, Paces, WorldOptions};
+use sim::world::broker::{Answering, Behavior, Evidence, Opening};
+use sim::world::disk::WorldDisk;
+use sim::world::log::LogFaults;
+use sim::world::metadata::MetadataFaults;
+use sim::world::{Delay, Paces, WorldOptions};
 use worker::config::WorkerConfig;
 use worker::lifecycle::ShardLifecycle;
 
-use crate::account::{self, Account, Told};
-use crate::cell::{Cell, CellOptions, Worker, worker_config};
+use sim::account::{self, Account, Told};
+use sim::cell::{Cell, CellOptions, Worker, worker_config};
 
 /// Which troubles a run has: each seed leaves some out, so that the others get room.
 #[derive(Clone, Copy, Debug)]
@@ -113,7 +113,7 @@ struct Scene {
 }
 
 fn run(seed: u64, troubles: impl FnOnce(&mut Rng) -> Troubles) -> Run {
-    let mut setup = testkit::world::stream(seed, "setup");
+    let mut setup = sim::world::stream(seed, "setup");
     let troubles = troubles(&mut setup);
     let cell = Cell::new(CellOptions {
         world: WorldOptions { start_us: setup.u16(0..1_000), ..WorldOptions::new(seed) },

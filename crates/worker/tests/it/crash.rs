@@ -9,12 +9,12 @@ use shard::memory::MemoryStore;
 use shard::query;
 use shard::state::MessageUuid;
 use shard::state::generation::MessageState;
-use testkit::world::broker::{Behavior, Evidence};
-use testkit::world::disk::WorldDisk;
-use testkit::world::{Delay, Paces};
+use sim::world::broker::{Behavior, Evidence};
+use sim::world::disk::WorldDisk;
+use sim::world::{Delay, Paces};
 
-use crate::account::{self, Account, Told};
-use crate::cell::{Cell, CellOptions, worker_config};
+use sim::account::{self, Account, Told};
+use sim::cell::{Cell, CellOptions, worker_config};
 
 const MESSAGES: usize = 16;
 

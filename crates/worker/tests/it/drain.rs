@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use shard::state::generation::MessageState;
-use testkit::world::broker::Answering;
+use sim::world::broker::Answering;
 use worker::lifecycle::ShardLifecycle;
 
-use crate::account::{self, Account, Told};
-use crate::cell::{Cell, CellOptions, slow};
+use sim::account::{self, Account, Told};
+use sim::cell::{Cell, CellOptions, slow};
 
 #[test]
 fn what_is_under_way_is_settled_and_what_is_due_meanwhile_waits() {

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use clock::ClockOptions;
-use testkit::world::{Delay, Order, Paces, World, WorldOptions};
+use sim::world::{Delay, Order, Paces, World, WorldOptions};
 
-use crate::account;
-use crate::cell::{Cell, CellOptions, MONTH_MS, Worker};
+use sim::account;
+use sim::cell::{Cell, CellOptions, MONTH_MS, Worker};
 
 const MESSAGES: usize = 100_000;
 const DESTINATIONS: usize = 4;

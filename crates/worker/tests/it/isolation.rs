@@ -7,11 +7,11 @@ use bytes::Bytes;
 use protocol::code::StableCode;
 use protocol::mutation_v2::Disposition;
 use shard::state::MessageUuid;
-use testkit::world::broker::{Answering, Behavior, Opening};
-use testkit::world::{Order, Paces, WorldOptions};
+use sim::world::broker::{Answering, Behavior, Opening};
+use sim::world::{Order, Paces, WorldOptions};
 
-use crate::account;
-use crate::cell::{Cell, CellOptions, MONTH_MS};
+use sim::account;
+use sim::cell::{Cell, CellOptions, MONTH_MS};
 
 const BAD: usize = 0;
 const GOOD: usize = 1;

@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use protocol::record::{self, LogRecord};
 use testkit::log::default_limits;
-use testkit::world::broker::Broker;
-use testkit::world::log::LogFaults;
+use sim::world::broker::Broker;
+use sim::world::log::LogFaults;
 use worker::lifecycle::ShardLifecycle;
 
-use crate::account::{self, Account};
-use crate::cell::{Cell, CellOptions, Worker};
+use sim::account::{self, Account};
+use sim::cell::{Cell, CellOptions, Worker};
 
 /// A shard that was active, has delivered one message, holds one that is overdue, and is stopped now.
-async fn stopped_shard(cell: &Cell, disks: &[testkit::world::disk::WorldDisk]) {
+async fn stopped_shard(cell: &Cell, disks: &[sim::world::disk::WorldDisk]) {
     let worker = cell.start("first", disks);
     worker.active().await;
     cell.append(&cell.schedule(0, 0, cell.world.now_ms()));

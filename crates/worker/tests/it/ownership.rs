@@ -8,13 +8,13 @@ use control::shard_control::{OwnerLease, lease_key};
 use protocol::mutation_v2::MutationBody;
 use protocol::record::{self, LogRecord};
 use shard::state::MessageUuid;
-use testkit::world::broker::{Behavior, Evidence};
-use testkit::world::metadata::MetadataServer;
-use testkit::world::{Delay, Paces};
+use sim::world::broker::{Behavior, Evidence};
+use sim::world::metadata::MetadataServer;
+use sim::world::{Delay, Paces};
 use worker::lifecycle::ShardLifecycle;
 
-use crate::account::{self, Account};
-use crate::cell::{Cell, CellOptions, SESSION_TIMES, Worker};
+use sim::account::{self, Account};
+use sim::cell::{Cell, CellOptions, SESSION_TIMES, Worker};
 
 /// The owner epochs in a shard's log, in its order.
 fn epochs(cell: &Cell) -> Vec<u64> {

@@ -9,10 +9,10 @@ use shard::schedule::circuit::CircuitState;
 use shard::schedule::lane::Readiness;
 use shard::state::generation::MessageState;
 use testkit::log::default_policy;
-use testkit::world::broker::{Answering, Behavior, Evidence, Opening};
+use sim::world::broker::{Answering, Behavior, Evidence, Opening};
 
-use crate::account::{self, Account, Told};
-use crate::cell::{Cell, CellOptions, Prepared, Worker, slow};
+use sim::account::{self, Account, Told};
+use sim::cell::{Cell, CellOptions, Prepared, Worker, slow};
 
 /// A story about one message on one destination: it is due five seconds from the start.
 async fn one_message(cell: &Cell, behavior: Behavior) -> (Worker, Prepared, i64) {

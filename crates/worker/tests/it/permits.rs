@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use shard::schedule::lane::Load;
-use testkit::world::{Paces, WorldOptions};
+use sim::world::{Paces, WorldOptions};
 
-use crate::account::{self, Account};
-use crate::cell::{Cell, CellOptions, MONTH_MS, slow, worker_config};
+use sim::account::{self, Account};
+use sim::cell::{Cell, CellOptions, MONTH_MS, slow, worker_config};
 
 /// A worker that has this many permits in all, and each of its shards and lanes no fewer.
 fn few_permits(seed: u64, messages: usize) -> CellOptions {

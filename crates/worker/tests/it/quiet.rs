@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use shard::state::generation::MessageState;
 
-use crate::account::{self, Account};
-use crate::cell::{Cell, CellOptions};
+use sim::account::{self, Account};
+use sim::cell::{Cell, CellOptions};
 
 #[test]
 fn one_message_is_delivered_on_time_by_a_worker_that_was_restarted() {

@@ -11,11 +11,11 @@ use shard::query;
 use shard::schedule::circuit::CircuitState;
 use shard::schedule::lane::Readiness;
 use shard::state::generation::MessageState;
-use testkit::world::broker::{Answering, Behavior};
-use testkit::world::{Delay, Paces};
+use sim::world::broker::{Answering, Behavior};
+use sim::world::{Delay, Paces};
 
-use crate::account::{self, Account};
-use crate::cell::{Cell, CellOptions, slow};
+use sim::account::{self, Account};
+use sim::cell::{Cell, CellOptions, slow};
 
 #[test]
 fn a_blocked_lane_goes_on_where_the_destination_is_rebound_to() {

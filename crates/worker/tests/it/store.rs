@@ -8,13 +8,13 @@ use shard::memory::CommitFault;
 use shard::query;
 use shard::state::MessageUuid;
 use shard::state::generation::MessageState;
-use testkit::world::broker::{Behavior, Evidence};
-use testkit::world::disk::WorldDisk;
-use testkit::world::{Delay, Order, Paces, WorldOptions};
+use sim::world::broker::{Behavior, Evidence};
+use sim::world::disk::WorldDisk;
+use sim::world::{Delay, Order, Paces, WorldOptions};
 use worker::lifecycle::ShardLifecycle;
 
-use crate::account::{self, Account, Told};
-use crate::cell::{Cell, CellOptions, Worker};
+use sim::account::{self, Account, Told};
+use sim::cell::{Cell, CellOptions, Worker};
 
 const FAULTS: [CommitFault; 3] =
     [CommitFault::NotWritten, CommitFault::UncertainAndLost, CommitFault::UncertainAndKept];

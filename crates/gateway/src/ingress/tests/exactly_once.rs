@@ -7,9 +7,9 @@ use std::time::Duration;
 use protocol::mutation_v2::Limits;
 use shard::state::generation::MessageState;
 use testkit::log::default_limits;
-use testkit::world::log::LogFaults;
-use testkit::world::metadata::MetadataFaults;
-use testkit::world::{Delay, Paces, WorldOptions};
+use sim::world::log::LogFaults;
+use sim::world::metadata::MetadataFaults;
+use sim::world::{Delay, Paces, WorldOptions};
 
 use super::source::{Faults, record};
 use super::world::{Cell, Server};

@@ -9,7 +9,7 @@ use ports::source::{SourceHeader, SourceRecord};
 use protocol::mutation_v2::Limits;
 use shard::state::generation::MessageState;
 use testkit::log::default_limits;
-use testkit::world::WorldOptions;
+use sim::world::WorldOptions;
 
 use super::source::record;
 use super::world::{Cell, Server};

@@ -11,6 +11,7 @@ use clock::ClockOptions;
 use control::cas::Records;
 use ports::log::SourceRecord;
 use protocol::command::{CommandBody, Precondition};
+use protocol::hash::Hash;
 use protocol::id::{CommandId, MessageId};
 use protocol::mutation_v2::{ControlPayload, Limits};
 use protocol::policy::RetryPolicy;
@@ -27,11 +28,11 @@ use shard::state::MessageUuid;
 use testkit::log::{
     Destination, LogWriter, OWNER_KEY, cancel, default_limits, default_policy, reschedule, schedule, signing_key,
 };
-use testkit::world::broker::{Behavior, Broker, Place};
-use testkit::world::disk::WorldDisk;
-use testkit::world::log::LogServer;
-use testkit::world::metadata::{MetadataServer, SessionTimes};
-use testkit::world::{Paces, Process, World, WorldOptions};
+use crate::world::broker::{Behavior, Broker, Place};
+use crate::world::disk::WorldDisk;
+use crate::world::log::LogServer;
+use crate::world::metadata::{MetadataServer, SessionTimes};
+use crate::world::{Paces, Process, World, WorldOptions};
 use tokio::sync::watch;
 use worker::budget::SharedBudget;
 use worker::config::WorkerConfig;
@@ -41,14 +42,14 @@ use worker::metrics::Metrics;
 use worker::task::{ShardParts, shard};
 
 /// A month: what a message gets for its expiry when the test does not care.
-pub(crate) const MONTH_MS: i64 = 30 * 86_400_000;
+pub const MONTH_MS: i64 = 30 * 86_400_000;
 
 /// How long sessions live in a cell.
-pub(crate) const SESSION_TIMES: SessionTimes =
+pub const SESSION_TIMES: SessionTimes =
     SessionTimes { timeout: Duration::from_secs(10), guard: Duration::from_secs(7) };
 
 /// The sizes and paces of a server's defaults.
-pub(crate) fn worker_config() -> WorkerConfig {
+pub fn worker_config() -> WorkerConfig {
     let load_max = Load { messages: 32_768, bytes: 128 << 20 };
     let round_robin = RoundRobinConfig { quantum: 64 << 10, deficit_max: 2_000_000, cost_min: 512 };
     WorkerConfig {
@@ -86,17 +87,24 @@ pub(crate) fn worker_config() -> WorkerConfig {
 }
 
 /// What a cell is made of.
-pub(crate) struct CellOptions {
-    pub(crate) world: WorldOptions,
-    pub(crate) shard_count: u32,
-    pub(crate) destinations: Vec<String>,
-    pub(crate) policy: RetryPolicy,
-    pub(crate) limits: Limits,
-    pub(crate) config: WorkerConfig,
+pub struct CellOptions {
+    /// The world it stands in.
+    pub world: WorldOptions,
+    /// Shards of its route.
+    pub shard_count: u32,
+    /// Names of its destinations.
+    pub destinations: Vec<String>,
+    /// The retry policy of all of them.
+    pub policy: RetryPolicy,
+    /// What genesis allows.
+    pub limits: Limits,
+    /// Sizes and paces of its workers.
+    pub config: WorkerConfig,
 }
 
 impl CellOptions {
-    pub(crate) fn new(seed: u64) -> CellOptions {
+    /// One shard, two destinations, defaults.
+    pub fn new(seed: u64) -> CellOptions {
         CellOptions {
             world: WorldOptions::new(seed),
             shard_count: 1,
@@ -109,39 +117,55 @@ impl CellOptions {
 }
 
 /// One shard's log and what a client must know to write into it.
-pub(crate) struct ShardBook {
-    pub(crate) identity: ShardIdentity,
-    pub(crate) log: LogServer,
+pub struct ShardBook {
+    /// Which shard, and its genesis hash.
+    pub identity: ShardIdentity,
+    /// Its log.
+    pub log: LogServer,
     genesis_frame: Bytes,
     scribe: RefCell<LogWriter>,
 }
 
 /// A prepared command.
 #[derive(Clone, Debug)]
-pub(crate) struct Prepared {
-    pub(crate) shard: usize,
-    pub(crate) message: MessageUuid,
-    pub(crate) command: CommandId,
-    pub(crate) frame: Bytes,
+pub struct Prepared {
+    /// Of which shard.
+    pub shard: usize,
+    /// Of which message.
+    pub message: MessageUuid,
+    /// Which command.
+    pub command: CommandId,
+    /// Its exact bytes.
+    pub frame: Bytes,
 }
 
 /// A route and everything around it.
-pub(crate) struct Cell {
-    pub(crate) metadata: MetadataServer,
-    pub(crate) broker: Broker,
-    pub(crate) shards: Vec<ShardBook>,
-    pub(crate) destinations: Vec<Destination>,
-    pub(crate) policy: RetryPolicy,
-    pub(crate) limits: Limits,
-    pub(crate) config: WorkerConfig,
-    pub(crate) world: World,
+pub struct Cell {
+    /// The metadata store.
+    pub metadata: MetadataServer,
+    /// Every destination.
+    pub broker: Broker,
+    /// The shards of the route.
+    pub shards: Vec<ShardBook>,
+    /// Where messages go.
+    pub destinations: Vec<Destination>,
+    /// The retry policy.
+    pub policy: RetryPolicy,
+    /// The seed of its world.
+    pub seed: u64,
+    /// What genesis allows.
+    pub limits: Limits,
+    /// Sizes and paces of the workers.
+    pub config: WorkerConfig,
+    /// The world it stands in.
+    pub world: World,
     /// Destinations whose topic was made anew, with the new one's id.
     moved: RefCell<BTreeMap<usize, [u8; 16]>>,
 }
 
 impl Cell {
     /// A cell whose logs hold the genesis, the policy and the destinations, and that no worker has touched yet.
-    pub(crate) fn new(options: CellOptions) -> Cell {
+    pub fn new(options: CellOptions) -> Cell {
         let cell = Cell::untouched(options);
         for book in &cell.shards {
             let mut frames = vec![book.genesis_frame.clone()];
@@ -156,8 +180,9 @@ impl Cell {
     }
 
     /// A cell whose logs are empty.
-    pub(crate) fn untouched(options: CellOptions) -> Cell {
+    pub fn untouched(options: CellOptions) -> Cell {
         let CellOptions { world, shard_count, destinations, policy, limits, config } = options;
+        let seed = world.seed;
         let world = World::new(world);
         let partition_count = NonZeroU32::new(shard_count).expect("at least one shard");
         let shards = (0..shard_count).map(|partition| {
@@ -177,6 +202,7 @@ impl Cell {
             shards: shards.collect(),
             destinations: destinations.iter().map(|id| Destination::new(id, &policy)).collect(),
             policy,
+            seed,
             limits,
             config,
             world,
@@ -184,13 +210,18 @@ impl Cell {
         }
     }
 
+    /// The tenant's routing scope.
+    pub fn tenant_scope(&self) -> Hash {
+        self.shards[0].scribe.borrow().tenant_scope()
+    }
+
     /// The genesis of a shard.
-    pub(crate) fn genesis_frame(&self, shard: usize) -> Bytes {
+    pub fn genesis_frame(&self, shard: usize) -> Bytes {
         self.shards[shard].genesis_frame.clone()
     }
 
     /// Where a destination's topic is.
-    pub(crate) fn place(&self, destination: usize) -> Place {
+    pub fn place(&self, destination: usize) -> Place {
         if let Some(topic) = self.moved.borrow().get(&destination) {
             return (*topic, 0);
         }
@@ -201,14 +232,23 @@ impl Cell {
     }
 
     /// Deletes a destination's topic and makes it again. Returns the operator's word that the destination is there now.
-    pub(crate) fn recreate(&self, destination: usize) -> ControlPayload {
+    pub fn recreate(&self, destination: usize) -> ControlPayload {
         let topic = self.broker.recreate_topic(self.place(destination).0);
         self.moved.borrow_mut().insert(destination, topic);
         self.destinations[destination].rebind(Resource::Embedded { topic })
     }
 
+    /// The operator's word on where each destination is now whose topic was made anew.
+    pub fn rebinds(&self) -> Vec<ControlPayload> {
+        let moved = self.moved.borrow();
+        let rebind = |(destination, topic): (&usize, &[u8; 16])| {
+            self.destinations[*destination].rebind(Resource::Embedded { topic: *topic })
+        };
+        moved.iter().map(rebind).collect()
+    }
+
     /// Changes how a destination behaves from now on.
-    pub(crate) fn misbehave(&self, destination: usize, change: impl FnOnce(&mut Behavior)) {
+    pub fn misbehave(&self, destination: usize, change: impl FnOnce(&mut Behavior)) {
         let place = self.place(destination);
         let mut behavior = self.broker.behavior(place);
         change(&mut behavior);
@@ -216,17 +256,17 @@ impl Cell {
     }
 
     /// Disks for every shard, all empty.
-    pub(crate) fn disks(&self, host: &str) -> Vec<WorldDisk> {
+    pub fn disks(&self, host: &str) -> Vec<WorldDisk> {
         (0..self.shards.len()).map(|shard| WorldDisk::new(&self.world, &format!("disk {host}{shard}"))).collect()
     }
 
     /// Starts a worker for every shard of the route.
-    pub(crate) fn start(&self, name: &str, disks: &[WorldDisk]) -> Worker {
+    pub fn start(&self, name: &str, disks: &[WorldDisk]) -> Worker {
         self.start_with(name, disks, ClockOptions::default())
     }
 
     /// Starts a worker that trusts its clock as these options say.
-    pub(crate) fn start_with(&self, name: &str, disks: &[WorldDisk], clock: ClockOptions) -> Worker {
+    pub fn start_with(&self, name: &str, disks: &[WorldDisk], clock: ClockOptions) -> Worker {
         let process = self.world.process(name);
         let env = process.env(clock);
         let (stop, stopped) = watch::channel(false);
@@ -257,12 +297,12 @@ impl Cell {
     }
 
     /// Prepares a Schedule with a small payload of its own.
-    pub(crate) fn schedule(&self, shard: usize, destination: usize, deliver_at_ms: i64) -> Prepared {
+    pub fn schedule(&self, shard: usize, destination: usize, deliver_at_ms: i64) -> Prepared {
         self.schedule_until(shard, destination, deliver_at_ms, deliver_at_ms.max(self.world.now_ms()) + MONTH_MS)
     }
 
     /// Prepares a Schedule with an expiry.
-    pub(crate) fn schedule_until(
+    pub fn schedule_until(
         &self,
         shard: usize,
         destination: usize,
@@ -273,7 +313,7 @@ impl Cell {
     }
 
     /// Prepares a Schedule of a payload.
-    pub(crate) fn schedule_payload(
+    pub fn schedule_payload(
         &self,
         shard: usize,
         destination: usize,
@@ -289,7 +329,7 @@ impl Cell {
     }
 
     /// Prepares a Cancel.
-    pub(crate) fn cancel(&self, shard: usize, message: MessageUuid) -> Prepared {
+    pub fn cancel(&self, shard: usize, message: MessageUuid) -> Prepared {
         let mut scribe = self.shards[shard].scribe.borrow_mut();
         scribe.set_now(self.world.now_ms());
         let message = scribe.message_of(message);
@@ -297,7 +337,7 @@ impl Cell {
     }
 
     /// Prepares a Reschedule.
-    pub(crate) fn reschedule(&self, shard: usize, message: MessageUuid, deliver_at_ms: i64) -> Prepared {
+    pub fn reschedule(&self, shard: usize, message: MessageUuid, deliver_at_ms: i64) -> Prepared {
         let mut scribe = self.shards[shard].scribe.borrow_mut();
         scribe.set_now(self.world.now_ms());
         let message = scribe.message_of(message);
@@ -311,24 +351,24 @@ impl Cell {
     }
 
     /// An operator's record.
-    pub(crate) fn control(&self, shard: usize, payload: ControlPayload) -> Bytes {
+    pub fn control(&self, shard: usize, payload: ControlPayload) -> Bytes {
         let mut scribe = self.shards[shard].scribe.borrow_mut();
         scribe.set_now(self.world.now_ms());
         scribe.control(payload).frame
     }
 
     /// Puts a command into its shard's log at once.
-    pub(crate) fn append(&self, prepared: &Prepared) {
+    pub fn append(&self, prepared: &Prepared) {
         self.shards[prepared.shard].log.append(std::slice::from_ref(&prepared.frame));
     }
 
     /// Every record of a shard.
-    pub(crate) fn archive(&self, shard: usize) -> Vec<SourceRecord> {
+    pub fn archive(&self, shard: usize) -> Vec<SourceRecord> {
         self.shards[shard].log.archive()
     }
 
     /// Follows a worker's shards in the event log.
-    pub(crate) fn follow(&self, worker: &Worker) {
+    pub fn follow(&self, worker: &Worker) {
         for (number, handle) in worker.handles.iter().enumerate() {
             let mut status = handle.watch_status();
             let process = worker.process.id();
@@ -351,39 +391,42 @@ impl Cell {
 }
 
 /// A worker in its process.
-pub(crate) struct Worker {
-    pub(crate) process: Process,
-    pub(crate) handles: Vec<ShardHandle>,
-    pub(crate) metrics: Arc<Metrics>,
+pub struct Worker {
+    /// Its process.
+    pub process: Process,
+    /// The way to each of its shards.
+    pub handles: Vec<ShardHandle>,
+    /// Its counters.
+    pub metrics: Arc<Metrics>,
     stop: watch::Sender<bool>,
 }
 
 impl Worker {
     /// Waits until every shard is active.
-    pub(crate) async fn active(&self) {
+    pub async fn active(&self) {
         for handle in &self.handles {
             handle.active().await.expect("the shard becomes active");
         }
     }
 
     /// Asks every shard to drain.
-    pub(crate) fn stop(&self) {
+    pub fn stop(&self) {
         self.stop.send_replace(true);
     }
 
     /// Where a shard is.
-    pub(crate) fn lifecycle(&self, shard: usize) -> ShardLifecycle {
+    pub fn lifecycle(&self, shard: usize) -> ShardLifecycle {
         self.handles[shard].status().lifecycle
     }
 
     /// Waits until a shard is in a state.
-    pub(crate) async fn becomes(&self, shard: usize, lifecycle: ShardLifecycle) {
+    pub async fn becomes(&self, shard: usize, lifecycle: ShardLifecycle) {
         let mut status = self.handles[shard].watch_status();
         status.wait_for(|status| status.lifecycle == lifecycle).await.expect("the shard lives");
     }
 
     /// Appends a command and waits for what it comes to.
-    pub(crate) async fn submit(&self, prepared: &Prepared) -> Verdict {
+    pub async fn submit(&self, prepared: &Prepared) -> Verdict {
         let handle = &self.handles[prepared.shard];
         let position = self.append(prepared.shard, prepared.frame.clone()).await;
         handle.applied(&position).await.expect("the shard lives");
@@ -394,7 +437,7 @@ impl Worker {
     }
 
     /// Appends a frame until the log takes it.
-    pub(crate) async fn append(&self, shard: usize, frame: Bytes) -> SourcePosition {
+    pub async fn append(&self, shard: usize, frame: Bytes) -> SourcePosition {
         loop {
             if let Ok(positions) = self.handles[shard].append(vec![frame.clone()]).await {
                 return positions[0].clone();
@@ -403,13 +446,13 @@ impl Worker {
     }
 
     /// A message as users see it.
-    pub(crate) fn message(&self, shard: usize, message: MessageUuid) -> MessageView {
+    pub fn message(&self, shard: usize, message: MessageUuid) -> MessageView {
         let view = self.handles[shard].read(|read| query::message(read, message)).expect("the store answers");
         view.expect("the message is known")
     }
 }
 
 /// A partition that takes this long to answer.
-pub(crate) fn slow(there_ms: u64, back_ms: u64) -> Behavior {
+pub fn slow(there_ms: u64, back_ms: u64) -> Behavior {
     Behavior { paces: Paces::fixed(there_ms, back_ms), ..Behavior::default() }
 }

@@ -13,7 +13,7 @@ use ports::metadata::{ChangeError, Expected, Metadata, MetadataUnavailable, Sess
 use tokio::sync::{Notify, watch};
 
 use super::link::{Link, Paces};
-use super::random::chance;
+use super::random::{Delay, chance};
 use super::shared::{Shared, wait};
 use super::{Process, ProcessId, World};
 
@@ -36,6 +36,10 @@ pub struct MetadataFaults {
     pub unavailable_percent: u8,
     /// The answer is lost; half of the changes happened.
     pub unknown_percent: u8,
+    /// A watch tells of the same change again.
+    pub watch_twice_percent: u8,
+    /// How long a watch's news is on its way.
+    pub watch_delay: Delay,
 }
 
 struct Row {
@@ -103,6 +107,11 @@ impl MetadataServer {
     /// How changes fail from now on.
     pub fn set_faults(&self, faults: MetadataFaults) {
         self.lock().faults = faults;
+    }
+
+    /// How changes fail.
+    pub fn faults(&self) -> MetadataFaults {
+        self.lock().faults
     }
 
     /// Ends every session of a process at once, as a server that was restored from a backup may.
@@ -212,6 +221,12 @@ impl MetadataServer {
             return Err(MetadataUnavailable { reason: "out of reach".to_owned() });
         }
         Ok(read(&self.lock()))
+    }
+
+    fn draw_watch(&self) -> (Duration, bool) {
+        let mut state = self.lock();
+        let MetadataFaults { watch_twice_percent, watch_delay, .. } = state.faults;
+        (watch_delay.draw(&mut state.random), chance(&mut state.random, watch_twice_percent))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -391,7 +406,18 @@ impl Metadata for MetadataClient {
             arrived: Notify::new(),
         });
         self.server.lock().watches.push(Arc::downgrade(&watch));
-        stream::unfold(watch, |watch| async move { Some((watch.next().await, watch)) }).boxed()
+        let news = (watch, self.server.clone(), None);
+        let next = |(watch, server, again): (Arc<WatchState>, MetadataServer, Option<WatchEvent>)| async move {
+            if let Some(event) = again {
+                return Some((event, (watch, server, None)));
+            }
+            let event = watch.next().await;
+            let (delay, is_told_twice) = server.draw_watch();
+            wait(delay).await;
+            let again = is_told_twice.then(|| event.clone());
+            Some((event, (watch, server, again)))
+        };
+        stream::unfold(news, next).boxed()
     }
 
     fn open_session(&self) -> BoxFuture<'static, Result<Box<dyn Session>, MetadataUnavailable>> {

@@ -136,6 +136,8 @@ pub struct Received {
     pub at_us: i64,
     /// Where.
     pub place: Place,
+    /// Whose attempt it was.
+    pub shard: ShardId,
     /// Which.
     pub attempt: AttemptRef,
     /// The epoch that admitted it.
@@ -305,7 +307,7 @@ impl Broker {
         let mut state = self.lock();
         assert!(state.seen.insert(key), "attempt {} was sent twice", Named(key.1));
         let (at_us, owner_epoch) = (self.shared.time.now_us(), attempt.owner_epoch());
-        state.received.push(Received { at_us, place, attempt: key.1, owner_epoch });
+        state.received.push(Received { at_us, place, shard: key.0, attempt: key.1, owner_epoch });
         if self.is_deleted(place) {
             return Some(refused(Disposition::LaneUnavailable, StableCode::ResourceIncarnationMismatch));
         }

@@ -68,18 +68,21 @@ pub struct WorldOptions {
     pub time_max: Duration,
     /// Lines of the event log that are kept.
     pub events_kept_max: usize,
+    /// Whether each line of the event log is told as it happens.
+    pub prints: bool,
 }
 
 impl WorldOptions {
-    /// Seeded order, a start at [`START_MS`](crate::log::START_MS) on the millisecond, an hour.
+    /// Seeded order, a start at [`START_MS`](testkit::log::START_MS) on the millisecond, an hour.
     pub fn new(seed: u64) -> WorldOptions {
         WorldOptions {
             seed,
-            start_ms: crate::log::START_MS,
+            start_ms: testkit::log::START_MS,
             start_us: 0,
             order: Order::Seeded,
             time_max: Duration::from_secs(3_600),
             events_kept_max: 200_000,
+            prints: false,
         }
     }
 }
@@ -109,7 +112,7 @@ impl World {
         let shared = Arc::new(Shared {
             seed: options.seed,
             time,
-            events: Events::new(options.events_kept_max),
+            events: Events::new(options.events_kept_max, options.prints),
             ready: Arc::new(Ready::default()),
             presences: watch::Sender::new(BTreeMap::new()),
         });

@@ -128,6 +128,11 @@ impl Executor {
         self.tasks.borrow_mut().stops.insert(process, (step, stop));
     }
 
+    /// The process is not stopped at a step any more.
+    pub(crate) fn forget_stops(&self, process: ProcessId) {
+        self.tasks.borrow_mut().stops.remove(&process);
+    }
+
     /// Steps the process has taken.
     pub(crate) fn steps(&self, process: ProcessId) -> u64 {
         self.tasks.borrow().steps.get(&process).copied().unwrap_or(0)

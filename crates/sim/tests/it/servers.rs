@@ -8,10 +8,10 @@ use protocol::resource::Resource;
 use testkit::log::LogWriter;
 use testkit::port_suites::destination::Subject;
 use testkit::port_suites::{destination, log, metadata};
-use testkit::world::broker::{Behavior, Broker};
-use testkit::world::log::LogServer;
-use testkit::world::metadata::{MetadataServer, SessionTimes};
-use testkit::world::{Delay, Paces, Process, World, WorldOptions};
+use sim::world::broker::{Behavior, Broker};
+use sim::world::log::LogServer;
+use sim::world::metadata::{MetadataServer, SessionTimes};
+use sim::world::{Delay, Paces, Process, World, WorldOptions};
 
 const SEEDS: std::ops::Range<u64> = 0..20;
 

@@ -1,5 +1,6 @@
 //! What happened in a world, as lines of text: what two runs of one seed must agree on, and what a person reads of a failed one.
 
+use std::io::Write as _;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -21,15 +22,21 @@ pub(crate) struct Events {
     written: Mutex<Written>,
     /// Lines that are kept; the digest covers all.
     kept_max: usize,
+    /// Whether each line is told as it comes.
+    prints: bool,
 }
 
 impl Events {
-    pub(crate) fn new(kept_max: usize) -> Events {
-        Events { written: Mutex::new(Written { lines: Vec::new(), count: 0, digest: [0; 32] }), kept_max }
+    pub(crate) fn new(kept_max: usize, prints: bool) -> Events {
+        Events { written: Mutex::new(Written { lines: Vec::new(), count: 0, digest: [0; 32] }), kept_max, prints }
     }
 
     pub(crate) fn write(&self, elapsed: Duration, line: &str) {
         let line = format!("{:>9}.{:03} {line}", elapsed.as_millis(), elapsed.subsec_micros() % 1_000);
+        if self.prints {
+            // A reader that went away ends nothing.
+            let _ = writeln!(std::io::stdout().lock(), "{line}");
+        }
         let mut written = self.lock();
         written.count += 1;
         written.digest = sha256(&[&written.digest[..], line.as_bytes()].concat());

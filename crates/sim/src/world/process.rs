@@ -87,6 +87,11 @@ impl Process {
         self.executor.stop_at_step(self.id, step, Stop::Paused);
     }
 
+    /// It is not stopped at a step any more.
+    pub fn forget_stops(&self) {
+        self.executor.forget_stops(self.id);
+    }
+
     /// Steps it has taken.
     pub fn steps(&self) -> u64 {
         self.executor.steps(self.id)

@@ -1,19 +1,21 @@
 //! Shard logs of a world: one server a partition, and a client in every process that uses it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use fastrand::Rng;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use ports::log::{AppendError, Barrier, ReadError, ReadLimit, ShardLog, SourceRecord};
+use protocol::hash::sha256;
 use protocol::id::ShardId;
 use protocol::position::{EmbeddedPosition, SourcePosition};
 use tokio::sync::watch;
 
 use super::link::{Link, Paces};
 use super::random::chance;
-use super::shared::Shared;
+use super::shared::{Shared, wait};
 use super::{Process, ProcessId, World};
 
 /// How often appends fail, of a hundred.
@@ -23,9 +25,18 @@ pub struct LogFaults {
     pub not_appended_percent: u8,
     /// Everything, a part or nothing arrives, and the log cannot say what.
     pub unknown_percent: u8,
+    /// The log cannot say, and everything arrives after a while, behind what came meanwhile.
+    pub late_percent: u8,
+    /// Everything arrives twice.
+    pub duplicated_percent: u8,
 }
 
+/// The longest that an append is late.
+const LATE_MAX_MS: u64 = 4_000;
+
 struct State {
+    /// The incarnation's id.
+    log: [u8; 16],
     records: Vec<SourceRecord>,
     /// The first offset that can be read.
     start: u64,
@@ -44,7 +55,6 @@ struct State {
 pub struct LogServer {
     shared: Arc<Shared>,
     shard: ShardId,
-    log: [u8; 16],
     name: Arc<str>,
     state: Arc<Mutex<State>>,
     /// The offset behind the last record, for those who wait.
@@ -57,6 +67,7 @@ impl LogServer {
         let shared = world.shared().clone();
         let name: Arc<str> = format!("log {}", shard.partition).into();
         let state = State {
+            log,
             records: Vec::new(),
             start: 0,
             append_time_ms_last: 0,
@@ -67,7 +78,7 @@ impl LogServer {
             skipped: None,
             random: shared.stream(&name),
         };
-        LogServer { shared, shard, log, name, state: Arc::new(Mutex::new(state)), end: watch::Sender::new(0) }
+        LogServer { shared, shard, name, state: Arc::new(Mutex::new(state)), end: watch::Sender::new(0) }
     }
 
     /// The log as a process uses it.
@@ -83,6 +94,11 @@ impl LogServer {
     /// How appends fail from now on.
     pub fn set_faults(&self, faults: LogFaults) {
         self.lock().faults = faults;
+    }
+
+    /// How appends fail.
+    pub fn faults(&self) -> LogFaults {
+        self.lock().faults
     }
 
     /// Whether the log refuses every request from now on.
@@ -127,6 +143,17 @@ impl LogServer {
         self.shared.event(format_args!("{} lost everything before offset {offset}", self.name));
     }
 
+    /// Loses everything and is another log from now on, as one that was deleted and made again.
+    pub fn recreate(&self) {
+        let mut state = self.lock();
+        state.log = sha256(&state.log).first_chunk().copied().unwrap_or_default();
+        state.records.clear();
+        state.start = 0;
+        drop(state);
+        self.shared.event(format_args!("{} is another one", self.name));
+        self.end.send_replace(0);
+    }
+
     /// Reads leave out the record at this offset from now on, as no log may.
     pub fn skip(&self, offset: u64) {
         self.lock().skipped = Some(offset);
@@ -140,7 +167,7 @@ impl LogServer {
         let mut positions = Vec::with_capacity(count);
         for frame in &frames[..count] {
             let offset = state.records.len() as u64;
-            let position = self.position(offset, append_time_ms);
+            let position = self.position(state.log, offset, append_time_ms);
             state.records.push(SourceRecord { position: position.clone(), frame: frame.clone() });
             positions.push(position);
         }
@@ -158,7 +185,10 @@ impl LogServer {
         let faults = state.faults;
         let is_refused = chance(&mut state.random, faults.not_appended_percent) || state.is_unavailable;
         let is_unknown = chance(&mut state.random, faults.unknown_percent);
+        let is_late = chance(&mut state.random, faults.late_percent);
+        let is_duplicated = chance(&mut state.random, faults.duplicated_percent);
         let arrived = state.random.usize(..=frames.len());
+        let late = Duration::from_millis(state.random.u64(0..=LATE_MAX_MS));
         drop(state);
         if is_refused {
             self.shared.event(format_args!("{} refuses by={} records={}", self.name, by.0, frames.len()));
@@ -169,12 +199,25 @@ impl LogServer {
             self.take(by, frames, arrived);
             return Err(AppendError::Unknown { reason: reason() });
         }
+        if is_late {
+            self.shared.event(format_args!("{} is late by={} records={}", self.name, by.0, frames.len()));
+            let (server, frames) = (self.clone(), frames.to_vec());
+            let arrive = async move {
+                wait(late).await;
+                server.take(by, &frames, frames.len());
+            };
+            self.shared.spawn(ProcessId::WORLD, "late append", Box::pin(arrive));
+            return Err(AppendError::Unknown { reason: reason() });
+        }
+        if is_duplicated {
+            self.take(by, frames, frames.len());
+        }
         Ok(self.take(by, frames, frames.len()))
     }
 
-    fn position(&self, offset: u64, append_time_ms: i64) -> SourcePosition {
+    fn position(&self, log: [u8; 16], offset: u64, append_time_ms: i64) -> SourcePosition {
         let ShardId { route, partition } = self.shard;
-        SourcePosition::Embedded(EmbeddedPosition { route, log: self.log, partition, offset, append_time_ms })
+        SourcePosition::Embedded(EmbeddedPosition { route, log, partition, offset, append_time_ms })
     }
 
     /// The offset behind a position of this log.
@@ -182,7 +225,7 @@ impl LogServer {
         match after {
             None => Ok(0),
             Some(SourcePosition::Embedded(at))
-                if (at.route, at.partition, at.log) == (self.shard.route, self.shard.partition, self.log) =>
+                if (at.route, at.partition, at.log) == (self.shard.route, self.shard.partition, self.lock().log) =>
             {
                 Ok(at.offset.saturating_add(1))
             }

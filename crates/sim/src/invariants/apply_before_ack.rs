@@ -1,0 +1,23 @@
+//! > A run is durable before anything is said of it. The pump acknowledges and answers only positions that a commit returned.
+//! > (invariant 1)
+
+use protocol::position::SourcePosition;
+
+use crate::story::Story;
+
+pub(super) fn check(story: &Story<'_>) -> Result<(), String> {
+    let all = story.asked.iter().flat_map(|asked| asked.answers.iter().map(move |answer| (asked, answer)));
+    for (asked, answer) in all {
+        let SourcePosition::Embedded(position) = &answer.position else { continue };
+        let shard = asked.operation.shard();
+        let mut commits = story
+            .disks
+            .iter()
+            .filter(|disk| disk.host == answer.host && disk.shard == shard)
+            .flat_map(|disk| disk.disk.commits());
+        if !commits.any(|commit| commit.applied > position.offset && commit.at_us <= answer.at_us) {
+            return Err(format!("{:?} was answered before it was on a disk of its host: {answer:?}", asked.operation.id));
+        }
+    }
+    Ok(())
+}
