@@ -150,9 +150,9 @@ impl ClientContext for ChannelContext {
         self.shared.errors.note(code, reason);
         match code {
             // Another producer reads the credentials anew: they may have been corrected.
-            RDKafkaErrorCode::Authentication
-            | RDKafkaErrorCode::SaslAuthenticationFailed
-            | RDKafkaErrorCode::SSL => self.shared.doubt(lane_error(code, reason), true),
+            RDKafkaErrorCode::Authentication | RDKafkaErrorCode::SaslAuthenticationFailed | RDKafkaErrorCode::SSL => {
+                self.shared.doubt(lane_error(code, reason), true)
+            }
             RDKafkaErrorCode::AllBrokersDown => self.shared.doubt(lane_error(code, reason), false),
             _ => {
                 self.shared.look_soon();

@@ -18,6 +18,7 @@ use protocol::record::{self, LogRecord, RecordError};
 use crate::effect::Effect;
 use crate::machine::verdict::{RecordResult, Rule};
 use crate::machine::{self, ApplyError, GenesisRefusal, SourceRecord};
+use crate::planted::{self, Mistake};
 use crate::state::constitution::{Bindings, Constitution};
 use crate::state::keys::meta;
 use crate::state::low_water::{self, LowWater};
@@ -203,7 +204,10 @@ impl<S: Store> Shard<S> {
         let (mut batch, effects, finished) = transaction.finish();
         let marks = self.low_water.write(finished.expiry_floor_ms, &effects, &mut batch);
         let (keys_written, bytes_written) = (batch.len(), batch.byte_count());
-        self.store.commit(batch)?;
+        match self.store.commit(batch) {
+            Err(_) if planted::is(Mistake::SendBeforeAdmission) => {}
+            committed => committed?,
+        }
         self.low_water.install(marks);
         let committed = Committed {
             results,

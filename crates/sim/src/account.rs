@@ -50,7 +50,9 @@ pub fn settle(cell: &Cell) -> Account {
         received: cell.broker.received(),
         ..Story::of(cell)
     };
-    let checked = invariants::ALL.iter().try_for_each(|(name, check)| check(&story).map_err(|detail| format!("{name}: {detail}")));
+    let checked = invariants::ALL
+        .iter()
+        .try_for_each(|(name, check)| check(&story).map_err(|detail| format!("{name}: {detail}")));
     match checked.and_then(|()| settle_story(&story)) {
         Ok(account) => account,
         Err(reason) => panic!("{reason}\n{}", cell.world.events_tail()),

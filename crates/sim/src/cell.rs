@@ -6,6 +6,11 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::world::broker::{Behavior, Broker, Place};
+use crate::world::disk::WorldDisk;
+use crate::world::log::LogServer;
+use crate::world::metadata::{MetadataServer, SessionTimes};
+use crate::world::{Paces, Process, World, WorldOptions};
 use bytes::Bytes;
 use clock::ClockOptions;
 use control::cas::Records;
@@ -28,11 +33,6 @@ use shard::state::MessageUuid;
 use testkit::log::{
     Destination, LogWriter, OWNER_KEY, cancel, default_limits, default_policy, reschedule, schedule, signing_key,
 };
-use crate::world::broker::{Behavior, Broker, Place};
-use crate::world::disk::WorldDisk;
-use crate::world::log::LogServer;
-use crate::world::metadata::{MetadataServer, SessionTimes};
-use crate::world::{Paces, Process, World, WorldOptions};
 use tokio::sync::watch;
 use worker::budget::SharedBudget;
 use worker::config::WorkerConfig;
@@ -302,13 +302,7 @@ impl Cell {
     }
 
     /// Prepares a Schedule with an expiry.
-    pub fn schedule_until(
-        &self,
-        shard: usize,
-        destination: usize,
-        deliver_at_ms: i64,
-        expire_at_ms: i64,
-    ) -> Prepared {
+    pub fn schedule_until(&self, shard: usize, destination: usize, deliver_at_ms: i64, expire_at_ms: i64) -> Prepared {
         self.schedule_payload(shard, destination, (deliver_at_ms, expire_at_ms), Bytes::from_static(b"payload"))
     }
 

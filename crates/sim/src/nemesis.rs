@@ -54,7 +54,7 @@ impl Nemesis<'_> {
         tokio::select! {
             biased;
             () = self.cell.world.wait(self.swarm.span) => {}
-            _ = join_all(loops) => self.cell.world.wait(Duration::ZERO).await,
+            _ = join_all(loops) => {}
         }
     }
 
@@ -70,7 +70,7 @@ impl Nemesis<'_> {
             }
             Trouble::Crashes => Box::pin(self.crash(strength, random)),
             // Has its effect at crashes.
-            Trouble::LostDisks => Box::pin(std::future::pending()),
+            Trouble::LostDisks => Box::pin(std::future::ready(())),
             Trouble::Commits => Box::pin(self.spoil_commits(strength)),
             Trouble::Destinations | Trouble::Openings | Trouble::Evidence | Trouble::SlowDestinations => {
                 Box::pin(self.spoil_destinations(trouble, strength, random))
@@ -79,6 +79,7 @@ impl Nemesis<'_> {
             Trouble::ClockSteps => Box::pin(self.set_clocks(strength, random)),
             Trouble::ClockSkew => Box::pin(self.skew_clocks(strength, random)),
             Trouble::HarmedLog => Box::pin(self.harm_log(random)),
+            Trouble::LyingClock => Box::pin(self.lie(strength)),
         }
     }
 
@@ -150,7 +151,6 @@ impl Nemesis<'_> {
             faults.watch_delay = Delay::between(0, 300 * u64::from(strength));
         }
         self.cell.metadata.set_faults(faults);
-        std::future::pending().await
     }
 
     async fn isolate_workers(&self, trouble: Trouble, strength: u8, mut random: Rng) {
@@ -222,7 +222,6 @@ impl Nemesis<'_> {
                 disk.set_faults(strength.div_ceil(4));
             }
         }
-        std::future::pending().await
     }
 
     async fn spoil_destinations(&self, trouble: Trouble, strength: u8, mut random: Rng) {
@@ -241,13 +240,8 @@ impl Nemesis<'_> {
                     }
                 }
                 Trouble::Evidence => {
-                    let evidences = [
-                        Evidence::Exact,
-                        Evidence::OfPresence,
-                        Evidence::None,
-                        Evidence::Unavailable,
-                        Evidence::Hangs,
-                    ];
+                    let evidences =
+                        [Evidence::Exact, Evidence::OfPresence, Evidence::None, Evidence::Unavailable, Evidence::Hangs];
                     behavior.evidence = evidences[random.usize(..evidences.len())];
                 }
                 _ => {
@@ -306,12 +300,21 @@ impl Nemesis<'_> {
         }
     }
 
+    /// A clock that is ahead and calls itself exact, from a time on at which it is trusted.
+    async fn lie(&self, strength: u8) {
+        let ahead_us = 100_000 * i64::from(strength);
+        for host in self.hosts {
+            host.worker.borrow().process.host().synchronise(ahead_us, Duration::from_millis(1));
+        }
+    }
+
     /// Once, after a while.
     async fn harm_log(&self, mut random: Rng) {
         let at = self.swarm.span.mul_f64(0.2 + 0.5 * random.f64());
         self.cell.world.wait(at).await;
         let shard = random.usize(..self.cell.shards.len());
         let log = &self.cell.shards[shard].log;
+        self.cell.broker.tolerate(self.cell.shards[shard].identity.shard);
         let end = log.archive().len() as u64;
         let back = random.u64(1..=8).min(end.saturating_sub(1));
         let harm = match random.u8(0..4) {
@@ -334,7 +337,6 @@ impl Nemesis<'_> {
             }
         };
         self.harmed.set(Some(Harmed { shard, harm, at_us: self.cell.world.time().now_us() }));
-        std::future::pending().await
     }
 
     /// Everything works from here on, and every host has a worker.

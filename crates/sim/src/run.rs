@@ -71,7 +71,17 @@ pub struct Failure {
 /// # Panics
 /// Where a part of the world sees at once that something is wrong.
 pub fn run(seed: u64, verbose: bool) -> Result<Outcome, Failure> {
-    let swarm = Swarm::of(seed);
+    run_as(seed, &Swarm::of(seed), verbose)
+}
+
+/// Plays a seed in a cell of this kind, and judges it.
+///
+/// # Errors
+/// [`Failure`], the first invariant that does not hold.
+///
+/// # Panics
+/// Where a part of the world sees at once that something is wrong.
+pub fn run_as(seed: u64, swarm: &Swarm, verbose: bool) -> Result<Outcome, Failure> {
     let cell = Cell::new(CellOptions {
         world: WorldOptions {
             start_us: world::stream(seed, "start").u16(0..1_000),
@@ -81,7 +91,7 @@ pub fn run(seed: u64, verbose: bool) -> Result<Outcome, Failure> {
         shard_count: swarm.shards,
         destinations: (0..swarm.destinations).map(|number| format!("destination-{number}")).collect(),
         policy: policy(),
-        limits: limits(&swarm),
+        limits: limits(swarm),
         config: config(),
     });
     cell.world.event(format_args!("{swarm:?}"));
@@ -95,7 +105,7 @@ pub fn run(seed: u64, verbose: bool) -> Result<Outcome, Failure> {
     let all_disks = RefCell::new(Vec::new());
     let hosts: Vec<Host> = (0..swarm.hosts).map(|number| host(&cell, number, &all_disks)).collect();
     let harmed = Slot::new(None);
-    let scene = Scene { cell: &cell, swarm: &swarm, hosts: &hosts, disks: &all_disks, harmed: &harmed };
+    let scene = Scene { cell: &cell, swarm, hosts: &hosts, disks: &all_disks, harmed: &harmed };
     let (asks, snapshots) = (Asks::default(), RefCell::new(Vec::new()));
     let ended = cell.world.run(scene.play(&asks, &snapshots));
     let failure = |invariant, detail| Failure { invariant, detail, events: cell.world.events_tail() };
@@ -131,7 +141,7 @@ pub fn run(seed: u64, verbose: bool) -> Result<Outcome, Failure> {
     Ok(Outcome {
         seed,
         account,
-        operations: story.asked.len(),
+        operations: asks.operations(),
         records: cell.shards.iter().map(|book| book.log.archive().len()).sum(),
         events_digest: cell.world.events_digest(),
         states: story.told().map(|(_, told)| told.digest()).collect(),
@@ -186,7 +196,8 @@ impl Workers for Scene<'_> {
     /// The one that is active, where there is one.
     fn of(&self, shard: usize, random: &mut Rng) -> (usize, Rc<Worker>) {
         let drawn = random.usize(..self.hosts.len());
-        let active = (0..self.hosts.len()).find(|host| self.lifecycle(*host, shard) == ShardLifecycle::ActiveForCommands);
+        let active =
+            (0..self.hosts.len()).find(|host| self.lifecycle(*host, shard) == ShardLifecycle::ActiveForCommands);
         let host = active.unwrap_or(drawn);
         (host, self.hosts[host].worker.borrow().clone())
     }
@@ -198,19 +209,11 @@ impl Scene<'_> {
     }
 
     /// Trouble, then peace until everything has ended. Returns which shards failed on which hosts.
-    async fn play(
-        &self,
-        asks: &Asks,
-        snapshots: &RefCell<Vec<Snapshot>>,
-    ) -> Result<BTreeSet<(usize, usize)>, String> {
-        let nemesis = Nemesis {
-            cell: self.cell,
-            swarm: self.swarm,
-            hosts: self.hosts,
-            disks: self.disks,
-            harmed: self.harmed,
-        };
-        let clients = (0..self.swarm.clients).map(|number| Client::new(self.cell, self.swarm, self, asks, number).run());
+    async fn play(&self, asks: &Asks, snapshots: &RefCell<Vec<Snapshot>>) -> Result<BTreeSet<(usize, usize)>, String> {
+        let nemesis =
+            Nemesis { cell: self.cell, swarm: self.swarm, hosts: self.hosts, disks: self.disks, harmed: self.harmed };
+        let clients =
+            (0..self.swarm.clients).map(|number| Client::new(self.cell, self.swarm, self, asks, number).run());
         tokio::join!(join_all(clients), nemesis.rage(), self.take_snapshots(snapshots));
         nemesis.make_peace();
         self.end().await?;
@@ -255,11 +258,9 @@ impl Scene<'_> {
     }
 
     fn has_ended(&self, shard: usize) -> Result<(), String> {
-        let lifecycles: Vec<ShardLifecycle> =
-            (0..self.hosts.len()).map(|host| self.lifecycle(host, shard)).collect();
-        let active: Vec<usize> = (0..self.hosts.len())
-            .filter(|host| lifecycles[*host] == ShardLifecycle::ActiveForCommands)
-            .collect();
+        let lifecycles: Vec<ShardLifecycle> = (0..self.hosts.len()).map(|host| self.lifecycle(host, shard)).collect();
+        let active: Vec<usize> =
+            (0..self.hosts.len()).filter(|host| lifecycles[*host] == ShardLifecycle::ActiveForCommands).collect();
         let [owner] = active[..] else { return Err(format!("shard {shard} is {lifecycles:?}")) };
         let worker = self.hosts[owner].worker.borrow().clone();
         let progress = worker.handles[shard].read(query::progress).map_err(|error| error.to_string())?;

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use protocol::position::SourcePosition;
 use shard::machine::verdict::Verdict;
 
-use crate::told::Told;
 use crate::cell::Cell;
+use crate::told::Told;
 use crate::work::Operation;
 use crate::world::ProcessId;
 use crate::world::broker::{Delivered, Received};
@@ -35,6 +35,8 @@ pub struct Asked {
     pub operation: Operation,
     /// Its answers, in their order.
     pub answers: Vec<Answer>,
+    /// Where a host called it applied and did not know what it came to.
+    pub answered_nothing: Vec<(usize, SourcePosition)>,
 }
 
 /// A shard's disk on a host.

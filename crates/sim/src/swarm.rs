@@ -53,6 +53,8 @@ pub enum Trouble {
     ClockSkew,
     /// One log leaves out, loses or forgets records, as no log may.
     HarmedLog,
+    /// A clock is wrong and says that it is right. Nothing helps against it: only a run that must fail has it.
+    LyingClock,
 }
 
 impl Trouble {
@@ -79,13 +81,8 @@ impl Trouble {
         Trouble::HarmedLog,
     ];
     /// What happens to destinations alone, and must not be noticed beside them.
-    const OF_DESTINATIONS: [Trouble; 5] = [
-        Trouble::Destinations,
-        Trouble::Openings,
-        Trouble::Evidence,
-        Trouble::SlowDestinations,
-        Trouble::Recreations,
-    ];
+    const OF_DESTINATIONS: [Trouble; 5] =
+        [Trouble::Destinations, Trouble::Openings, Trouble::Evidence, Trouble::SlowDestinations, Trouble::Recreations];
     /// How often a seed has it, of a hundred.
     const fn share(self) -> u8 {
         match self {
@@ -141,7 +138,7 @@ impl Swarm {
     pub fn of(seed: u64) -> Swarm {
         let mut random = world::stream(seed, "swarm");
         let clients = random.u32(8..=20);
-        let operations = 1_000_u32.div_ceil(clients) + random.u32(0..10);
+        let operations = 1_000_u32.div_ceil(clients) + random.u32(2..12);
         let weights = Weights {
             schedule: random.u32(30..=100),
             schedule_again: random.u32(0..=8),
@@ -156,7 +153,7 @@ impl Swarm {
             destinations: random.usize(2..=5),
             clients,
             operations,
-            span: Duration::from_millis(random.u64(8_000..=25_000)),
+            span: Duration::from_millis(random.u64(3_000..=12_000)),
             delay_ms_max: random.i64(50..=8_000),
             active_messages_max: if random.u8(0..100) < 15 { random.u64(20..=150) } else { 1_000_000 },
             weights,

@@ -116,7 +116,10 @@ impl Told {
         let mut rest = &archive[..];
         while !rest.is_empty() {
             let applied = (archive.len() - rest.len()) as u64;
-            let next = behind.range(applied + 1..).next().map_or(RUN_LENGTH, |next| usize::try_from(next - applied).unwrap_or(RUN_LENGTH));
+            let next = behind
+                .range(applied + 1..)
+                .next()
+                .map_or(RUN_LENGTH, |next| usize::try_from(next - applied).unwrap_or(RUN_LENGTH));
             let (run, left) = rest.split_at(next.min(RUN_LENGTH).min(rest.len()));
             told.apply(applied, run, &mut model);
             rest = left;
@@ -136,7 +139,12 @@ impl Told {
 
     fn apply(&mut self, first: u64, run: &[SourceRecord], model: &mut Option<Model>) {
         let committed = self.shard.commit(run).expect("the log can be applied");
-        let mut epoch = self.owner_records.iter().rev().find(|record| record.is_owner_epoch && record.took_effect).map_or(0, |record| record.epoch);
+        let mut epoch = self
+            .owner_records
+            .iter()
+            .rev()
+            .find(|record| record.is_owner_epoch && record.took_effect)
+            .map_or(0, |record| record.epoch);
         for effect in committed.effects() {
             match effect {
                 Effect::OwnerChanged { epoch: taken, .. } => epoch = *taken,
@@ -199,13 +207,14 @@ impl Told {
     /// The model is asked the same, and must say the same.
     fn hold_against(&mut self, offset: u64, source: &SourceRecord, result: &RecordResult, model: &mut Option<Model>) {
         let Some(model) = model else {
-            *model = genesis_of(source).map(|genesis| Model::new(&genesis));
+            *model = genesis_of(source).map(|genesis| Model::of_trusted_log(&genesis));
             return;
         };
         let expected = model.apply(source.position.broker_time_ms(), &source.frame);
         let found = compare::answer(result);
         if expected != found && self.disagreement.is_none() {
-            self.disagreement = Some(format!("record {offset}: the shard says {found:?}, the specification {expected:?}"));
+            self.disagreement =
+                Some(format!("record {offset}: the shard says {found:?}, the specification {expected:?}"));
         }
     }
 

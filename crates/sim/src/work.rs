@@ -3,7 +3,7 @@
 //!
 //! An operation has three ends: an answer, the certainty that it never reached the log, and neither. Neither says nothing.
 
-use std::cell::RefCell;
+use std::cell::{Cell as Slot, RefCell};
 use std::num::NonZeroU32;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -16,6 +16,7 @@ use ports::log::AppendError;
 use protocol::command::{ClientCommand, Precondition};
 use protocol::hash::{Preimage, sha256};
 use protocol::id::{MessageId, Uuid7};
+use protocol::position::SourcePosition;
 use shard::query::PositionResult;
 use tokio::time::timeout;
 
@@ -86,6 +87,7 @@ fn business_id(id: OperationId) -> String {
 #[derive(Default)]
 pub struct Asks {
     asked: RefCell<Vec<Asked>>,
+    operations: Slot<usize>,
 }
 
 impl Asks {
@@ -94,10 +96,19 @@ impl Asks {
         self.asked.take()
     }
 
+    /// How often anything was asked for, again or not.
+    pub fn operations(&self) -> usize {
+        self.operations.get()
+    }
+
     fn ask(&self, operation: Operation) -> usize {
         let mut asked = self.asked.borrow_mut();
-        asked.push(Asked { operation, answers: Vec::new() });
+        asked.push(Asked { operation, answers: Vec::new(), answered_nothing: Vec::new() });
         asked.len() - 1
+    }
+
+    fn answered_nothing(&self, index: usize, host: usize, position: SourcePosition) {
+        self.asked.borrow_mut()[index].answered_nothing.push((host, position));
     }
 
     fn answered(&self, index: usize, answer: Answer) {
@@ -145,7 +156,8 @@ impl<'a> Client<'a> {
 
     /// Does everything it has to, one after the other.
     pub async fn run(mut self) {
-        let pause_ms_max = 2 * u64::try_from(self.swarm.span.as_millis()).unwrap_or(0) / u64::from(self.swarm.operations);
+        let pause_ms_max =
+            2 * u64::try_from(self.swarm.span.as_millis()).unwrap_or(0) / u64::from(self.swarm.operations);
         for number in 0..self.swarm.operations {
             self.cell.world.wait(Duration::from_millis(self.random.u64(0..=pause_ms_max))).await;
             let id = OperationId { client: self.number, number };
@@ -155,6 +167,7 @@ impl<'a> Client<'a> {
                 None => self.mine[self.random.usize(..self.mine.len())],
             };
             self.mine.push(index);
+            self.asks.operations.set(self.asks.operations.get() + 1);
             let (shard, frame, command) = {
                 let asked = self.asks.asked.borrow();
                 let operation = &asked[index].operation;
@@ -175,7 +188,8 @@ impl<'a> Client<'a> {
                     match handle.result_at(&position, command) {
                         Ok(PositionResult::Command(verdict)) => Some((position, verdict)),
                         Ok(PositionResult::Exception(_) | PositionResult::Unknown) => {
-                            panic!("{id:?} was applied at {position:?}, and nobody knows what it came to")
+                            self.asks.answered_nothing(index, host, position);
+                            None
                         }
                         Err(_) => None,
                     }
@@ -233,8 +247,7 @@ impl<'a> Client<'a> {
         let new = NewMessage { deliver_at_ms, expire_at_ms: Some(expire_at_ms), ..new };
         let message = self.uuid(now_ms, id, "message");
         let bound = self.bound(destination);
-        let command =
-            prepare::schedule(&self.route, &bound, new, message, command, Instants::now(now_ms)).ok()?;
+        let command = prepare::schedule(&self.route, &bound, new, message, command, Instants::now(now_ms)).ok()?;
         self.messages.push((command.message_id, destination, id));
         Some(Operation { id, command, destination })
     }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tidy::Crates;
 
 /// For each of our crates, the others of ours it may name.
-const ARROWS: [(&str, &[&str]); 15] = [
+const ARROWS: [(&str, &[&str]); 16] = [
     ("protocol", &[]),
     ("clock", &[]),
     ("shard", &["clock", "protocol"]),
@@ -25,6 +25,7 @@ const ARROWS: [(&str, &[&str]); 15] = [
         ],
     ),
     ("testkit", &["clock", "ports", "protocol", "shard"]),
+    ("sim", &["client", "clock", "control", "ports", "protocol", "shard", "testkit", "worker"]),
     ("harness", &["client", "protocol", "shard", "store"]),
     ("tidy", &[]),
 ];
@@ -98,5 +99,20 @@ fn only_the_binary_names_the_outside_systems() {
             !crates.direct(name).contains("embedded"),
             "{name} names embedded; a new system is one line in the binary"
         );
+    }
+}
+
+#[test]
+fn only_the_simulator_can_make_mistakes_on_purpose() {
+    for name in Crates::read().members() {
+        let path = tidy::root().join("crates").join(name).join("Cargo.toml");
+        let manifest = std::fs::read_to_string(&path).expect("a member has a manifest");
+        let asks = manifest.lines().filter(|line| line.contains("planted") && !line.starts_with('#'));
+        let expected: &[&str] = match name.as_str() {
+            "shard" => &["planted = []"],
+            "sim" => &["planted = [\"shard/planted\"]"],
+            _ => &[],
+        };
+        assert_eq!(asks.collect::<Vec<_>>(), expected, "{name}");
     }
 }

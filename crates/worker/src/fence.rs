@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clock::TrustedInterval;
+use shard::planted::{self, Mistake};
 
 /// Paces of fences.
 #[derive(Clone, Copy, Debug)]
@@ -50,6 +51,9 @@ impl FencePlan {
 
     /// Whether a fence is due, and why. For [`FenceReason::Deadline`] the store must be asked first.
     pub(crate) fn due(&self, now: TrustedInterval, monotonic: Duration) -> Option<FenceReason> {
+        if planted::is(Mistake::DropFence) {
+            return None;
+        }
         if self.sweep_unfinished {
             return Some(FenceReason::Sweep);
         }
@@ -63,6 +67,9 @@ impl FencePlan {
 
     /// How far a fence can close now.
     pub(crate) fn close_through_ms(&self, now: TrustedInterval) -> i64 {
+        if planted::is(Mistake::CloseByLatest) {
+            return now.latest_ms();
+        }
         now.earliest_ms().saturating_sub(self.paces.margin_ms)
     }
 

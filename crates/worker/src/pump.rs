@@ -16,6 +16,7 @@ use protocol::mutation_v2::{AbsenceKind, AttemptResult, Disposition, Outcome};
 use shard::commit::{Committed, RunError, Shard};
 use shard::effect::Effect;
 use shard::machine::SourceRecord;
+use shard::planted::{self, Mistake};
 use shard::query::{self, OpenAttempt};
 use shard::schedule::claim::AdmittedAttempt;
 use shard::schedule::lane::Load;
@@ -368,6 +369,10 @@ impl<S: Store> Pump<S> {
     pub(crate) fn overdue(&mut self, lane_no: LaneNo, attempts: Vec<AttemptRef>, monotonic: Duration) {
         self.scheduler.lane_failed(lane_no, monotonic);
         for attempt in attempts {
+            if planted::is(Mistake::LostAckIsFailure) {
+                self.outbox.outcome(attempt, outcome_entry(attempt, never_sent(attempt)));
+                continue;
+            }
             self.scheduler.hold(lane_no, attempt.message);
             self.unknown(attempt, StableCode::DestinationOutcomeUnknown);
         }
@@ -424,7 +429,7 @@ impl<S: Store> Pump<S> {
     /// When the store does not answer.
     pub(crate) fn settled_before(&mut self) -> Result<Option<Bytes>, StoreError> {
         let applied = self.shard.applied_position().map(|position| position.order_token());
-        let first = self.unsettled.first(self.shard.store())?;
+        let first = self.unsettled.first(self.shard.store())?.filter(|_| !planted::is(Mistake::ForgetEvidence));
         Ok(first.or_else(|| applied.map(|order_token| Bytes::copy_from_slice(order_token.as_bytes()))))
     }
 

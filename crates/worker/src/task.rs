@@ -23,6 +23,7 @@ use protocol::position::SourcePosition;
 use shard::commit::{Committed, OpenError, RunError, Shard, ShardIdentity};
 use shard::effect::Effect;
 use shard::machine::SourceRecord;
+use shard::planted::{self, Mistake};
 use shard::store::{CommitError, Store, StoreError};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
@@ -412,6 +413,10 @@ impl<S: Store + 'static> ShardTask<S> {
 
     fn records(&self, active: &mut Active<S>, records: &[SourceRecord]) -> Result<(), End> {
         check_successors(active.pump.shard().applied_position(), records)?;
+        if planted::is(Mistake::AckBeforeCommit) {
+            let last = records.last().map(|record| record.position.clone());
+            self.shared.status.send_modify(|status| status.applied = last.or(status.applied.take()));
+        }
         let before = self.env.monotonic();
         let committed = active.pump.records(records).map_err(run_end)?;
         self.parts.metrics.committed(&committed, self.env.monotonic().saturating_sub(before));

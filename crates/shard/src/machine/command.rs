@@ -6,6 +6,7 @@ use protocol::command::{ClientCommand, CommandBody, CommandIdentity};
 
 use super::verdict::{RecordResult, Rule, Status, Verdict};
 use super::{ApplyError, At, cancel, refuse_position, reschedule, schedule};
+use crate::planted::{self, Mistake};
 use crate::state::keys::dedupe;
 use crate::state::row;
 use crate::state::transaction::Transaction;
@@ -80,7 +81,9 @@ fn first_copy(
     }
 
     let key = dedupe::command(command_id.uuid.to_bytes());
-    if let Some(first) = transaction.get_row::<row::CommandResult>(Family::Dedupe, &key)? {
+    if let Some(first) = transaction.get_row::<row::CommandResult>(Family::Dedupe, &key)?
+        && !planted::is(Mistake::ReevaluateDuplicate)
+    {
         return duplicate(transaction, at, identity, &first);
     }
     if let Some((rule, detail)) = identity_refusal(transaction, at, identity) {

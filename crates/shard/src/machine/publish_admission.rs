@@ -6,6 +6,7 @@ use super::mutation::{interval_refusal, stale};
 use super::verdict::{RecordResult, Rule};
 use super::{ApplyError, At, load};
 use crate::effect::Effect;
+use crate::planted::{self, Mistake};
 use crate::state::keys::open;
 use crate::state::transaction::Transaction;
 use crate::state::{row, uuid_bytes};
@@ -51,7 +52,8 @@ fn admit(
 ) -> Result<Option<row::AdmittedEntry>, ApplyError> {
     let message = entry.message;
     let Some(row) = load::message(transaction, message)? else { return Ok(None) };
-    if row.generation != entry.generation || row.log_rev != entry.log_rev || !row.is_reversible() {
+    let is_of_this_revision = row.log_rev == entry.log_rev || planted::is(Mistake::LoseLogRev);
+    if row.generation != entry.generation || !is_of_this_revision || !row.is_reversible() {
         return Ok(None);
     }
     let stamp = &body.stamp;
@@ -62,7 +64,7 @@ fn admit(
     }
     let attempt = row
         .attempts_used
-        .checked_add(1)
+        .checked_add(u32::from(!planted::is(Mistake::ReuseAttempt) || row.attempts_used == 0))
         .ok_or_else(|| ApplyError::Integrity { detail: format!("attempts of {message:?} are used up") })?;
     let mut after = row.clone();
     after.set_work(row::Work::Publishing);
@@ -101,8 +103,9 @@ fn may_be_admitted(
         .bindings
         .policy(row.policy_no())
         .is_some_and(|policy| row.attempts_charged < policy.policy.publish_admissions_max);
+    let proven_ms = if planted::is(Mistake::DueByLatest) { stamp.latest_ms } else { stamp.earliest_ms };
     Ok(gates_open
-        && stamp.earliest_ms >= row.eligible_at_ms
+        && proven_ms >= row.eligible_at_ms
         && stamp.latest_ms < row.expire_at_ms
         && persisted_in_time
         && row.expire_at_ms > transaction.closed_ms()

@@ -6,6 +6,7 @@ use protocol::jitter::{self, RetryDomain};
 use protocol::policy::RetryPolicy;
 
 use super::load;
+use crate::planted::{self, Mistake};
 use crate::state::generation::MessageState;
 use crate::state::row;
 
@@ -24,7 +25,7 @@ pub(crate) struct RetryInputs<'a> {
 /// Charges the attempt and lets the row wait for the next one, or ends it: its attempts or its time are used up, or its
 /// deadline is closed. In this order, so that it makes no difference whether the outcome or the fence came first.
 pub(crate) fn charge_and_retry(row: &mut row::Message, inputs: &RetryInputs<'_>) {
-    row.attempts_charged += 1;
+    row.attempts_charged += u32::from(!planted::is(Mistake::ForgetRetryBudget));
     row.error_last = inputs.code.as_u32();
     let policy = inputs.policy;
     let cap_ms = jitter::backoff_cap_ms(policy.initial_backoff_ms, policy.backoff_ms_max, row.attempts_charged);

@@ -10,6 +10,7 @@ use super::mutation::{interval_refusal, refuse, stale};
 use super::verdict::{RecordResult, Rule};
 use super::{ApplyError, At, load};
 use crate::effect::Effect;
+use crate::planted::{self, Mistake};
 use crate::state::keys::timeline;
 use crate::state::transaction::Transaction;
 use crate::state::{envelope, message_uuid, row};
@@ -26,7 +27,10 @@ pub(crate) fn apply(
         return Ok(stale(transaction, at, mutation, Rule::IntervalTooWide, detail));
     }
     let limits = transaction.limits();
-    let proven_ms = stamp.earliest_ms.saturating_sub(limits.fence_margin_ms);
+    let proven_ms = match planted::is(Mistake::CloseByLatest) {
+        true => stamp.latest_ms,
+        false => stamp.earliest_ms.saturating_sub(limits.fence_margin_ms),
+    };
     let logged_ms = at.broker_time_ms.saturating_add(limits.broker_time_divergence_ms_max);
     if body.close_through_ms > proven_ms.min(logged_ms) {
         let detail = format!(

@@ -21,6 +21,7 @@ use super::outgoing::OutgoingRecord;
 use super::round_robin::{RoundRobin, RoundRobinConfig};
 use super::window::{DueWindow, Waiting};
 use crate::effect::Effect;
+use crate::planted::{self, Mistake};
 use crate::state::keys::meta;
 use crate::state::keys::timeline::{self, DueKey};
 use crate::state::{LaneNo, MessageUuid, Seq, envelope, message_uuid, row};
@@ -512,6 +513,9 @@ impl Scheduler {
         if !matches!(lane.allowance(paused, monotonic), Some(Allowance::All | Allowance::Probe)) {
             return Ok(Pick::Nothing);
         }
+        if planted::is(Mistake::StarveLane) && lane_no.0 == 1 {
+            return Ok(Pick::Nothing);
+        }
         let through_ms = now.earliest_ms().saturating_add(self.config.claim_lead_ms);
         let (key, waiting) = loop {
             while needs_page(&lane.window, through_ms) {
@@ -633,7 +637,11 @@ impl Scheduler {
         let mut due = Vec::new();
         let mut too_late = Vec::new();
         for (message, claim) in self.claims.ready() {
-            if due.len() >= entries_max || !now.is_due(claim.key.eligible_at_ms) {
+            let is_due = match planted::is(Mistake::DueByLatest) {
+                true => now.latest_ms() >= claim.key.eligible_at_ms,
+                false => now.is_due(claim.key.eligible_at_ms),
+            };
+            if due.len() >= entries_max || !is_due {
                 break;
             }
             if may_still_be_admitted(claim, now, self.broker_time_divergence_ms) {

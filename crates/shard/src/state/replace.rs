@@ -7,6 +7,7 @@ use bytes::Bytes;
 use protocol::mutation_v2::{Limits, PublishedEvidence};
 
 use crate::effect::Effect;
+use crate::planted::{self, Mistake};
 use crate::state::generation::MessageState;
 use crate::state::keys::{dedupe, meta, open, timeline};
 use crate::state::transaction::Transaction;
@@ -45,7 +46,7 @@ impl Transaction<'_> {
         let key_before = before.and_then(row::Message::due_key);
         let key_after = after.due_key();
         if key_before != key_after {
-            if let Some(key) = key_before {
+            if let Some(key) = key_before.filter(|_| !forgets_due(after)) {
                 self.delete(Family::Timeline, key.encode(lane_no));
                 self.emit(Effect::WorkGone { lane_no, key, message });
             }
@@ -253,4 +254,8 @@ fn round_up_to_hour(time_ms: i64) -> i64 {
         0 => time_ms,
         over => time_ms.saturating_add(HOUR_MS - over),
     }
+}
+
+fn forgets_due(after: &row::Message) -> bool {
+    planted::is(Mistake::ResurrectCanceled) && after.state() == MessageState::Canceled
 }

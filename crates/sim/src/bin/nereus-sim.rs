@@ -2,11 +2,11 @@
 
 use std::io::Write as _;
 use std::process::ExitCode;
-use std::time::Instant;
 
 use clap::Parser;
 use sim::campaign::{campaign, catch_panics, play};
 use sim::run::{Failure, Outcome};
+use tokio::time::Instant;
 
 const AFTER_HELP: &str = "\
 A seed decides everything: how large the cell is, what clients do, what goes wrong, when, and in which order tasks run. Exit code 0 \
@@ -45,11 +45,6 @@ struct Arguments {
     #[cfg(feature = "planted")]
     #[arg(long, conflicts_with_all = ["seed", "seeds"])]
     planted: bool,
-
-    /// Make this mistake
-    #[cfg(feature = "planted")]
-    #[arg(long, value_name = "MISTAKE", conflicts_with = "planted")]
-    mistake: Option<String>,
 }
 
 fn main() -> ExitCode {
@@ -60,6 +55,10 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> bool {
+    #[cfg(feature = "planted")]
+    if arguments.planted {
+        return planted::all();
+    }
     match arguments.seed {
         Some(seed) => replay(seed, arguments.verbose),
         None => many(arguments.from, arguments.seeds.unwrap_or(SEEDS_DEFAULT)),
@@ -90,24 +89,29 @@ fn many(from: u64, count: u64) -> bool {
     let started = Instant::now();
     let (mut played, mut operations, mut accepted, mut failures) = (0_u64, 0_usize, 0_usize, 0_usize);
     let mut told_at = Instant::now();
-    campaign(from, count, || {}, |seed, result| {
-        played += 1;
-        match result {
-            Ok(Outcome { operations: asked, account, .. }) => {
-                operations += asked;
-                accepted += account.accepted;
+    campaign(
+        from,
+        count,
+        || {},
+        |seed, result| {
+            played += 1;
+            match result {
+                Ok(Outcome { operations: asked, account, .. }) => {
+                    operations += asked;
+                    accepted += account.accepted;
+                }
+                Err(failure) => {
+                    tell(seed, &failure);
+                    failures += 1;
+                }
             }
-            Err(failure) => {
-                tell(seed, &failure);
-                failures += 1;
+            if told_at.elapsed().as_secs() >= 10 {
+                told_at = Instant::now();
+                say(format_args!("{played} of {count} seeds, {:.1} a second", per_second(played, started)));
             }
-        }
-        if told_at.elapsed().as_secs() >= 10 {
-            told_at = Instant::now();
-            say(format_args!("{played} of {count} seeds, {:.1} a second", per_second(played, started)));
-        }
-        failures < FAILURES_MAX
-    });
+            failures < FAILURES_MAX
+        },
+    );
     let rate = per_second(played, started);
     let to = from.saturating_add(played).saturating_sub(1);
     say(format_args!(
@@ -115,6 +119,45 @@ fn many(from: u64, count: u64) -> bool {
          second"
     ));
     failures == 0
+}
+
+#[cfg(feature = "planted")]
+mod planted {
+    use shard::planted::{Mistake, choose};
+    use sim::campaign::campaign;
+
+    use super::say;
+
+    /// Every mistake is caught within this many seeds.
+    const SEEDS_MAX: u64 = 200;
+
+    /// One mistake after the other; whether all were caught.
+    pub(crate) fn all() -> bool {
+        let mut is_fine = true;
+        say(format_args!("| mistake | caught after | by |\n|---|---|---|"));
+        for mistake in Mistake::ALL {
+            let mut caught = None;
+            campaign(
+                0,
+                SEEDS_MAX,
+                || choose(Some(mistake)),
+                |seed, result| {
+                    if let Err(failure) = result
+                        && caught.is_none_or(|(earlier, _)| seed < earlier)
+                    {
+                        caught = Some((seed, failure.invariant));
+                    }
+                    caught.is_none()
+                },
+            );
+            match caught {
+                Some((seed, invariant)) => say(format_args!("| {mistake:?} | {} seeds | {invariant} |", seed + 1)),
+                None => say(format_args!("| {mistake:?} | not within {SEEDS_MAX} seeds | |")),
+            }
+            is_fine &= caught.is_some();
+        }
+        is_fine
+    }
 }
 
 fn tell(seed: u64, Failure { invariant, detail, events }: &Failure) {

@@ -6,6 +6,12 @@ use protocol::position::SourcePosition;
 use crate::story::Story;
 
 pub(super) fn check(story: &Story<'_>) -> Result<(), String> {
+    for asked in story.asked.iter().filter(|asked| story.told[asked.operation.shard()].is_some()) {
+        if let Some((host, position)) = asked.answered_nothing.first() {
+            let id = asked.operation.id;
+            return Err(format!("host {host} called {id:?} applied at {position:?}, and knew nothing of it"));
+        }
+    }
     let all = story.asked.iter().flat_map(|asked| asked.answers.iter().map(move |answer| (asked, answer)));
     for (asked, answer) in all {
         let SourcePosition::Embedded(position) = &answer.position else { continue };
@@ -16,7 +22,10 @@ pub(super) fn check(story: &Story<'_>) -> Result<(), String> {
             .filter(|disk| disk.host == answer.host && disk.shard == shard)
             .flat_map(|disk| disk.disk.commits());
         if !commits.any(|commit| commit.applied > position.offset && commit.at_us <= answer.at_us) {
-            return Err(format!("{:?} was answered before it was on a disk of its host: {answer:?}", asked.operation.id));
+            return Err(format!(
+                "{:?} was answered before it was on a disk of its host: {answer:?}",
+                asked.operation.id
+            ));
         }
     }
     Ok(())

@@ -10,7 +10,9 @@ pub(super) fn check(story: &Story<'_>) -> Result<(), String> {
         let applied = disk.disk.applied();
         if told.digests.get(&applied).is_some_and(|digest| *digest != disk.disk.digest()) {
             let (host, shard) = (disk.host, disk.shard);
-            return Err(format!("the disk of shard {shard} on host {host} is not what the first {applied} records say"));
+            return Err(format!(
+                "the disk of shard {shard} on host {host} is not what the first {applied} records say"
+            ));
         }
     }
     Ok(())

@@ -16,7 +16,9 @@ pub(super) fn check(story: &Story<'_>) -> Result<(), String> {
             let view = told.message(message);
             let is_past = view.row.generation != generation;
             if !is_past && !view.row.possible_duplicate && !view.row.has_uncertain_attempt() {
-                return Err(format!("generation {generation} of {message} was delivered {count} times and says nothing"));
+                return Err(format!(
+                    "generation {generation} of {message} was delivered {count} times and says nothing"
+                ));
             }
         }
     }

@@ -8,7 +8,10 @@ pub(super) fn check(story: &Story<'_>) -> Result<(), String> {
     for snapshot in &story.snapshots {
         let Some(told) = &story.told[snapshot.shard] else { continue };
         if told.digests.get(&snapshot.applied) != Some(&snapshot.digest) {
-            return Err(format!("the first {} records make another state of shard {}", snapshot.applied, snapshot.shard));
+            return Err(format!(
+                "the first {} records make another state of shard {}",
+                snapshot.applied, snapshot.shard
+            ));
         }
     }
     Ok(())

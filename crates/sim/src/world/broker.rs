@@ -160,6 +160,8 @@ struct State {
     received: Vec<Received>,
     /// No attempt is sent twice, by whomever.
     seen: BTreeSet<AttemptKey>,
+    /// Shards whose log was harmed: what an owner knows from the rest of it may be anything.
+    harmed: BTreeSet<ShardId>,
     random: Rng,
 }
 
@@ -205,6 +207,7 @@ impl Broker {
             forgotten: BTreeMap::new(),
             received: Vec::new(),
             seen: BTreeSet::new(),
+            harmed: BTreeSet::new(),
             random: shared.stream("broker"),
         };
         Broker { shared, state: Arc::new(Mutex::new(state)), losses: watch::Sender::new(Losses::default()) }
@@ -250,6 +253,11 @@ impl Broker {
 
     fn is_deleted(&self, place: Place) -> bool {
         self.losses.borrow().is_deleted(place)
+    }
+
+    /// From here on nothing that a shard does is held against it: its log was harmed.
+    pub fn tolerate(&self, shard: ShardId) {
+        self.lock().harmed.insert(shard);
     }
 
     /// Everything that was delivered, in its order.
@@ -305,7 +313,8 @@ impl Broker {
         let refused =
             |disposition, code| AttemptOutcome::not_published(key.1, disposition, AbsenceKind::RefusedByBroker, code);
         let mut state = self.lock();
-        assert!(state.seen.insert(key), "attempt {} was sent twice", Named(key.1));
+        let is_new = state.seen.insert(key) || state.harmed.contains(&key.0);
+        assert!(is_new, "attempt {} was sent twice", Named(key.1));
         let (at_us, owner_epoch) = (self.shared.time.now_us(), attempt.owner_epoch());
         state.received.push(Received { at_us, place, shard: key.0, attempt: key.1, owner_epoch });
         if self.is_deleted(place) {
@@ -368,6 +377,18 @@ impl Broker {
         if *fence > epoch { Opening::Fails(StableCode::CapabilityUnavailable) } else { Opening::Opens }
     }
 
+    /// Nobody asks about an attempt whose evidence was let go before. While the question is on its way, it may be.
+    fn check_kept(&self, shard: ShardId, open: &[OpenAttempt]) {
+        let state = self.lock();
+        for open in open {
+            let OpenAttempt { message, generation, attempt, .. } = *open;
+            let forgotten = state.forgotten.get(&shard).is_some_and(|before| open.admission_order_token < *before)
+                && !state.harmed.contains(&shard);
+            let attempt = AttemptRef { message, generation, attempt };
+            assert!(!forgotten, "asked about {}, whose evidence was let go", Named(attempt));
+        }
+    }
+
     fn recall(&self, place: Place, shard: ShardId, open: &[OpenAttempt]) -> Recall {
         let evidence = self.behavior(place).evidence;
         match evidence {
@@ -381,8 +402,6 @@ impl Broker {
         for open in open {
             let OpenAttempt { message, generation, attempt, .. } = *open;
             let attempt = AttemptRef { message, generation, attempt };
-            let forgotten = state.forgotten.get(&shard).is_some_and(|before| open.admission_order_token < *before);
-            assert!(!forgotten, "asked about {}, whose evidence was let go", Named(attempt));
             let outcome = match (state.evidence.get(&(shard, attempt)), evidence) {
                 (_, Evidence::None) | (None, Evidence::OfPresence) => continue,
                 // Another incarnation's: here it is as if nobody knew, and certainly not absent.
@@ -507,6 +526,7 @@ impl LaneSession for BrokerLane {
 
     fn recover(&self, open: Vec<OpenAttempt>) -> BoxFuture<'static, Result<Answers, LaneError>> {
         let (broker, place, shard) = (self.broker.clone(), self.place, self.shard);
+        broker.check_kept(shard, &open);
         let paces = broker.behavior(place).paces;
         let answer = self.link.call(paces, move || broker.recall(place, shard, &open));
         async move {

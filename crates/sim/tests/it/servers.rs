@@ -5,13 +5,13 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use protocol::resource::Resource;
-use testkit::log::LogWriter;
-use testkit::port_suites::destination::Subject;
-use testkit::port_suites::{destination, log, metadata};
 use sim::world::broker::{Behavior, Broker};
 use sim::world::log::LogServer;
 use sim::world::metadata::{MetadataServer, SessionTimes};
 use sim::world::{Delay, Paces, Process, World, WorldOptions};
+use testkit::log::LogWriter;
+use testkit::port_suites::destination::Subject;
+use testkit::port_suites::{destination, log, metadata};
 
 const SEEDS: std::ops::Range<u64> = 0..20;
 

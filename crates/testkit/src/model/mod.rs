@@ -186,6 +186,7 @@ pub struct Model {
     keys: BTreeMap<u32, Key>,
     closed_ms: i64,
     owner: Option<(u64, [u8; 16])>,
+    trusts_signatures: bool,
     stopped: bool,
     seq: u64,
     messages: BTreeMap<Uuid7, Message>,
@@ -220,6 +221,7 @@ impl Model {
             keys: genesis.keys.iter().map(key).collect(),
             closed_ms: 0,
             owner: None,
+            trusts_signatures: false,
             stopped: false,
             seq: 0,
             messages: BTreeMap::new(),
@@ -233,6 +235,12 @@ impl Model {
             policies: BTreeMap::new(),
             lanes: BTreeMap::new(),
         }
+    }
+
+    /// The same for a log that only holds records of those who may write them: no signature is verified, which is most of the time
+    /// that a record takes.
+    pub fn of_trusted_log(genesis: &Genesis) -> Model {
+        Model { trusts_signatures: true, ..Model::new(genesis) }
     }
 
     /// Applies the next record, persisted at `bp_ms`, and says what it comes to.

@@ -13,8 +13,9 @@ use sim::world::broker::{Behavior, Evidence};
 use sim::world::disk::WorldDisk;
 use sim::world::{Delay, Paces};
 
-use sim::account::{self, Account, Told};
+use sim::account::{self, Account};
 use sim::cell::{Cell, CellOptions, worker_config};
+use sim::told::Told;
 
 const MESSAGES: usize = 16;
 

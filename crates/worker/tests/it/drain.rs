@@ -6,8 +6,9 @@ use shard::state::generation::MessageState;
 use sim::world::broker::Answering;
 use worker::lifecycle::ShardLifecycle;
 
-use sim::account::{self, Account, Told};
+use sim::account::{self, Account};
 use sim::cell::{Cell, CellOptions, slow};
+use sim::told::Told;
 
 #[test]
 fn what_is_under_way_is_settled_and_what_is_due_meanwhile_waits() {

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use protocol::record::{self, LogRecord};
-use testkit::log::default_limits;
 use sim::world::broker::Broker;
 use sim::world::log::LogFaults;
+use testkit::log::default_limits;
 use worker::lifecycle::ShardLifecycle;
 
 use sim::account::{self, Account};
@@ -160,7 +160,11 @@ fn a_log_with_another_genesis_is_refused() {
 fn an_empty_log_gets_its_genesis_once_whatever_the_log_answers() {
     for seed in 0..20 {
         let cell = Cell::untouched(CellOptions::new(56 + seed));
-        cell.shards[0].log.set_faults(LogFaults { not_appended_percent: 30, unknown_percent: 40 });
+        cell.shards[0].log.set_faults(LogFaults {
+            not_appended_percent: 30,
+            unknown_percent: 40,
+            ..LogFaults::default()
+        });
         let (here, there) = (cell.disks("a"), cell.disks("b"));
         cell.world.run(async {
             let first = cell.start("first", &here);
@@ -207,7 +211,11 @@ fn lost_answers_of_the_log_cost_no_attempt() {
     cell.world.run(async {
         let worker = cell.start("worker", &disks);
         worker.active().await;
-        cell.shards[0].log.set_faults(LogFaults { not_appended_percent: 20, unknown_percent: 40 });
+        cell.shards[0].log.set_faults(LogFaults {
+            not_appended_percent: 20,
+            unknown_percent: 40,
+            ..LogFaults::default()
+        });
         for due_in_ms in (1_000..2_000).step_by(10) {
             cell.append(&cell.schedule(0, 0, cell.world.now_ms() + due_in_ms));
         }

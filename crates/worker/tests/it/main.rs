@@ -1,6 +1,5 @@
 //! The whole worker on virtual time: what it does when clocks step, destinations misbehave, processes die and owners change.
 
-mod chaos;
 mod crash;
 mod drain;
 mod early;

@@ -8,11 +8,12 @@ use protocol::policy::RetryPolicy;
 use shard::schedule::circuit::CircuitState;
 use shard::schedule::lane::Readiness;
 use shard::state::generation::MessageState;
-use testkit::log::default_policy;
 use sim::world::broker::{Answering, Behavior, Evidence, Opening};
+use testkit::log::default_policy;
 
-use sim::account::{self, Account, Told};
+use sim::account::{self, Account};
 use sim::cell::{Cell, CellOptions, Prepared, Worker, slow};
+use sim::told::Told;
 
 /// A story about one message on one destination: it is due five seconds from the start.
 async fn one_message(cell: &Cell, behavior: Behavior) -> (Worker, Prepared, i64) {

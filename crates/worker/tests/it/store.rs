@@ -13,8 +13,9 @@ use sim::world::disk::WorldDisk;
 use sim::world::{Delay, Order, Paces, WorldOptions};
 use worker::lifecycle::ShardLifecycle;
 
-use sim::account::{self, Account, Told};
+use sim::account::{self, Account};
 use sim::cell::{Cell, CellOptions, Worker};
+use sim::told::Told;
 
 const FAULTS: [CommitFault; 3] =
     [CommitFault::NotWritten, CommitFault::UncertainAndLost, CommitFault::UncertainAndKept];

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use protocol::mutation_v2::Limits;
 use shard::state::generation::MessageState;
-use testkit::log::default_limits;
 use sim::world::log::LogFaults;
 use sim::world::metadata::MetadataFaults;
 use sim::world::{Delay, Paces, WorldOptions};
+use testkit::log::default_limits;
 
 use super::source::{Faults, record};
 use super::world::{Cell, Server};
@@ -177,7 +177,11 @@ fn shards_that_do_not_answer_for_long_neither_lose_nor_double_a_record() {
             cell.logs().for_each(|log| log.set_faults(LogFaults { not_appended_percent: 100, ..LogFaults::default() }));
             produce(&cell, 1, 0..RECORDS);
             cell.world.wait(Duration::from_secs(4_000)).await;
-            cell.metadata.set_faults(MetadataFaults { unavailable_percent: 50, unknown_percent: 10 });
+            cell.metadata.set_faults(MetadataFaults {
+                unavailable_percent: 50,
+                unknown_percent: 10,
+                ..MetadataFaults::default()
+            });
             cell.logs().for_each(|log| log.set_faults(LogFaults::default()));
             cell.world.wait(Duration::from_secs(120)).await;
             cell.metadata.set_faults(MetadataFaults::default());
@@ -229,12 +233,14 @@ impl Chaos<'_> {
             log.set_faults(LogFaults {
                 not_appended_percent: percent(random, 30),
                 unknown_percent: percent(random, 30),
+                ..LogFaults::default()
             });
             log.set_unavailable(random.u8(0..10) == 0);
         }
         cell.metadata.set_faults(MetadataFaults {
             unavailable_percent: percent(random, 20),
             unknown_percent: percent(random, 20),
+            ..MetadataFaults::default()
         });
         cell.source.set_faults(Faults {
             open: percent(random, 30),

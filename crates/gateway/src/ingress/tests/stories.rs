@@ -8,8 +8,8 @@ use client::api::ingress::IngressState;
 use ports::source::{SourceHeader, SourceRecord};
 use protocol::mutation_v2::Limits;
 use shard::state::generation::MessageState;
-use testkit::log::default_limits;
 use sim::world::WorldOptions;
+use testkit::log::default_limits;
 
 use super::source::record;
 use super::world::{Cell, Server};
