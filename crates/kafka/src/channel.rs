@@ -151,7 +151,7 @@ impl ClientContext for ChannelContext {
         match code {
             // Another producer reads the credentials anew: they may have been corrected.
             RDKafkaErrorCode::Authentication | RDKafkaErrorCode::SaslAuthenticationFailed | RDKafkaErrorCode::SSL => {
-                self.shared.doubt(lane_error(code, reason), true)
+                self.shared.doubt(lane_error(code, reason), true);
             }
             RDKafkaErrorCode::AllBrokersDown => self.shared.doubt(lane_error(code, reason), false),
             _ => {

@@ -180,12 +180,14 @@ fn kafka_tables(figures: &Figures) -> String {
         figures.value(name).map_or_else(|| "–".to_owned(), |value| format!("{}{unit}", shown(value)))
     };
     let mut text = String::from("| to Kafka | through us | raw produce | ratio |\n|---|---|---|---|\n");
-    for (label, ours, raw, ratio) in [
-        ("sustained", "kafka_schedule_deliver_rate", "kafka_raw_rate", "kafka_deliver_rate_over_raw"),
-        ("burst", "kafka_burst_drain_rate", "kafka_raw_burst_rate", "kafka_burst_drain_over_raw"),
+    for (label, ours, raw) in [
+        ("delivered, with nothing to be scheduled meanwhile", "kafka_deliver_rate", "kafka_raw_rate"),
+        ("scheduled and delivered, sustained", "kafka_schedule_deliver_rate", "kafka_raw_rate"),
+        ("burst", "kafka_burst_drain_rate", "kafka_raw_burst_rate"),
     ] {
-        let (ours, raw) = (value(ours, "/s"), value(raw, "/s"));
-        text.push_str(&format!("| {label} | {ours} | {raw} | {} |\n", value(ratio, "")));
+        let ratio = figures.value(ours).zip(figures.value(raw)).map(|(ours, raw)| shown(ours / raw));
+        let (ours, raw, ratio) = (value(ours, "/s"), value(raw, "/s"), ratio.unwrap_or_else(|| "–".to_owned()));
+        text.push_str(&format!("| {label} | {ours} | {raw} | {ratio} |\n"));
     }
     text.push_str("\n| late | p50 | p99 | p99.9 | most |\n|---|---|---|---|---|\n");
     for (label, suffix) in [
@@ -341,12 +343,12 @@ mod tests {
         let (embedded, kafka) = (begin(Target::Embedded), begin(Target::Kafka));
         let old = format!("{embedded}\nold one\n{END}\nbetween\n{kafka}\nold two\n{END}\nend\n");
         let report =
-            report(Target::Kafka, &[("kafka_burst_drain_rate", 50_000.0), ("kafka_burst_drain_over_raw", 0.5)]);
+            report(Target::Kafka, &[("kafka_burst_drain_rate", 50_000.0), ("kafka_raw_burst_rate", 100_000.0)]);
         let new = page(&old, &report).unwrap();
         assert!(new.starts_with(&format!("{embedded}\nold one\n{END}\nbetween\n{kafka}\n")));
         assert!(new.ends_with(&format!("{END}\nend\n")) && !new.contains("old two"));
         assert!(new.contains("`dev/bench --destination kafka --quick` on 2 cores"));
-        assert!(new.contains("| burst | 50,000/s | – | 0.5 |"));
+        assert!(new.contains("| burst | 50,000/s | 100,000/s | 0.5 |"));
         assert_eq!(page(&new, &report).unwrap(), new);
     }
 

@@ -30,8 +30,7 @@ pub(crate) const HEALTHY_RATE: f64 = 1_000.0;
 /// Messages a second of the other one.
 const SICK_RATE: f64 = 1_000.0;
 const HEALTHY: &str = "healthy";
-/// A client id that is throttled, and to how many bytes a second.
-const THROTTLED_CLIENT: &str = "throttled";
+/// Bytes a second to which a client is throttled.
 const THROTTLED_BYTES: f64 = 20_000.0;
 /// What passes of a span before its trouble begins and the watch with it.
 const HEAD: u32 = 5;
@@ -47,9 +46,10 @@ enum Trouble {
 }
 
 const TROUBLES: [Trouble; 3] = [Trouble::Denied, Trouble::Deleted, Trouble::Throttled];
+/// How often each comes, to a destination of its own: the machine's own moods are as large as what is measured.
+const PASSES: usize = 2;
 
 impl Trouble {
-    /// The destination it happens to, and its topic.
     const fn name(self) -> &'static str {
         match self {
             Trouble::Denied => "denied",
@@ -57,6 +57,18 @@ impl Trouble {
             Trouble::Throttled => "throttled",
         }
     }
+}
+
+/// A destination that something goes wrong with, and its topic.
+#[derive(Clone, Debug)]
+struct Sick {
+    trouble: Trouble,
+    name: String,
+}
+
+fn all_sick() -> impl Iterator<Item = Sick> {
+    let of_pass = |pass| TROUBLES.map(move |trouble| Sick { trouble, name: format!("{}-{pass}", trouble.name()) });
+    (0..PASSES).flat_map(of_pass)
 }
 
 /// Lateness of the healthy destination's messages.
@@ -77,23 +89,28 @@ pub(crate) async fn measure(broker: &Broker, options: &ServerOptions, span: Dura
     let server = ServerProcess::start_ready(options).await?;
     let scene = Scene::set_up(broker, &server, &options.folder, span).await?;
     let (before, broker_before) = (Reading::take(&server).await?, broker.usage()?);
-    let (mut calm, mut all, mut by_trouble) = (Vec::new(), Vec::new(), Vec::new());
-    for trouble in TROUBLES {
-        say(&format!("neighbour of {}, in peace", trouble.name()));
-        calm.extend(scene.watch(trouble, false).await?);
-        say(&format!("neighbour of {}, in trouble", trouble.name()));
-        let mut lateness = scene.watch(trouble, true).await?;
-        all.extend_from_slice(&lateness);
-        by_trouble.push((trouble.name(), Percentiles::of(&mut lateness, 1.0)));
-        scene.check_trouble(trouble).await?;
-        scene.pause(trouble).await?;
+    let (mut calm, mut by_trouble) = (Vec::new(), TROUBLES.map(|trouble| (trouble, Vec::new())));
+    for sick in all_sick() {
+        say(&format!("neighbour of {}, in peace", sick.name));
+        calm.extend(scene.watch(&sick, false).await?);
+        say(&format!("neighbour of {}, in trouble", sick.name));
+        let lateness = scene.watch(&sick, true).await?;
+        for (_, all) in by_trouble.iter_mut().filter(|(trouble, _)| *trouble == sick.trouble) {
+            all.extend_from_slice(&lateness);
+        }
+        scene.check_trouble(&sick).await?;
+        scene.pause(&sick).await?;
     }
     let (after, broker_after) = (Reading::take(&server).await?, broker.usage()?);
     server.stop().await?;
+    let mut all: Vec<i64> = by_trouble.iter().flat_map(|(_, lateness)| lateness).copied().collect();
     Ok(Neighbour {
         calm: Percentiles::of(&mut calm, 1.0),
         trouble: Percentiles::of(&mut all, 1.0),
-        by_trouble,
+        by_trouble: by_trouble
+            .into_iter()
+            .map(|(trouble, mut lateness)| (trouble.name(), Percentiles::of(&mut lateness, 1.0)))
+            .collect(),
         other_cores: other_cores((&before, &after), broker_before, broker_after),
     })
 }
@@ -115,37 +132,38 @@ impl<'a> Scene<'a> {
         let cluster = broker.cluster()?;
         let password = folder.join("password");
         std::fs::write(&password, PASSWORD)?;
-        for name in TROUBLES.map(Trouble::name).into_iter().chain([HEALTHY]) {
-            cluster.create_topic(name, i32::try_from(PARTITIONS)?, &[]).await?;
+        for name in all_sick().map(|sick| sick.name).chain([HEALTHY.to_owned()]) {
+            cluster.create_topic(&name, i32::try_from(PARTITIONS)?, &[]).await?;
         }
-        broker.allow_writing(Trouble::Denied.name()).await?;
         create_destination(server, HEALTHY, connection(&broker.bootstrap(), HEALTHY)).await?;
-        for trouble in TROUBLES {
-            let connection = sick_connection(broker, trouble, &password);
-            create_destination(server, trouble.name(), connection).await?;
+        for sick in all_sick() {
+            if sick.trouble == Trouble::Denied {
+                broker.allow_writing(&sick.name).await?;
+            }
+            create_destination(server, &sick.name, sick_connection(broker, &sick, &password)).await?;
         }
         Ok(Scene { broker, server, place: Place::Kafka(KafkaPlace { cluster, topic: HEALTHY.to_owned() }), span })
     }
 
     /// Both destinations at their pace, and the trouble when its time comes. Returns how late the healthy one's messages were
     /// that were due from then on.
-    async fn watch(&self, trouble: Trouble, is_sick: bool) -> anyhow::Result<Vec<i64>> {
+    async fn watch(&self, sick: &Sick, is_sick: bool) -> anyhow::Result<Vec<i64>> {
         let consumer = Consumer::default();
         let following = self.place.follow_from_now(self.server).await?;
-        let (healthy, sick) = (Bodies::batches_to(HEALTHY), Bodies::batches_to(trouble.name()));
+        let (healthy, other) = (Bodies::batches_to(HEALTHY), Bodies::batches_to(&sick.name));
         let healthy = Load::new(stage::pace(&healthy, HEALTHY_RATE, self.span), healthy);
-        let sick = Load::new(stage::pace(&sick, SICK_RATE, self.span), sick);
+        let other = Load::new(stage::pace(&other, SICK_RATE, self.span), other);
         let address = self.server.address();
         let onset = async {
             sleep_until(Instant::now() + self.span / HEAD).await;
             let onset_ms = now_ms();
             if is_sick {
-                self.begin(trouble).await?;
+                self.begin(sick).await?;
             }
             Ok(onset_ms)
         };
         let work = async {
-            let ((), (), onset_ms) = try_join3(healthy.run(address), sick.run(address), onset).await?;
+            let ((), (), onset_ms) = try_join3(healthy.run(address), other.run(address), onset).await?;
             consumer.wait_for(healthy.accepted()).await;
             anyhow::Ok(onset_ms)
         };
@@ -167,35 +185,35 @@ impl<'a> Scene<'a> {
         Ok(arrivals.iter().filter(|arrival| arrival.due_ms >= onset_ms).map(late).collect())
     }
 
-    async fn begin(&self, trouble: Trouble) -> anyhow::Result<()> {
-        match trouble {
-            Trouble::Denied => self.broker.deny_everything(trouble.name()).await,
-            Trouble::Deleted => self.broker.cluster()?.start_deleting(trouble.name()).await,
-            Trouble::Throttled => self.broker.throttle(THROTTLED_CLIENT, THROTTLED_BYTES).await,
+    async fn begin(&self, sick: &Sick) -> anyhow::Result<()> {
+        match sick.trouble {
+            Trouble::Denied => self.broker.deny_everything(&sick.name).await,
+            Trouble::Deleted => self.broker.cluster()?.start_deleting(&sick.name).await,
+            Trouble::Throttled => self.broker.throttle(&sick.name, THROTTLED_BYTES).await,
         }
     }
 
     /// A trouble that did not come about would make a good figure.
-    async fn check_trouble(&self, trouble: Trouble) -> anyhow::Result<()> {
+    async fn check_trouble(&self, sick: &Sick) -> anyhow::Result<()> {
         let call = self.server.client().call(Method::GET, &["v1", "counts"]);
-        let counts = call.query("destination", Some(trouble.name())).send::<client::api::message::Counts>().await?.body;
+        let counts = call.query("destination", Some(&sick.name)).send::<client::api::message::Counts>().await?.body;
         if counts.scheduled + counts.retrying + counts.publishing + counts.uncertain == 0 {
-            bail!("destination {} is not in trouble: {counts:?}", trouble.name());
+            bail!("destination {} is not in trouble: {counts:?}", sick.name);
         }
         Ok(())
     }
 
     /// Lets the sick destination rest, so that the next trouble is the only one.
-    async fn pause(&self, trouble: Trouble) -> anyhow::Result<()> {
-        let call = self.server.client().call(Method::POST, &["v1", "destinations", trouble.name()]).verb(":pause");
+    async fn pause(&self, sick: &Sick) -> anyhow::Result<()> {
+        let call = self.server.client().call(Method::POST, &["v1", "destinations", &sick.name]).verb(":pause");
         call.send::<Destination>().await.context("pausing a destination").map(drop)
     }
 }
 
-fn sick_connection(broker: &Broker, trouble: Trouble, password: &Path) -> KafkaConnection {
-    let mut connection = connection(&broker.bootstrap(), trouble.name());
+fn sick_connection(broker: &Broker, sick: &Sick, password: &Path) -> KafkaConnection {
+    let mut connection = connection(&broker.bootstrap(), &sick.name);
     let mut set = |name: &str, value: String| connection.settings.insert(name.to_owned(), value);
-    match trouble {
+    match sick.trouble {
         Trouble::Denied => {
             set("security.protocol", "sasl_plaintext".to_owned());
             set("sasl.mechanism", "SCRAM-SHA-512".to_owned());
@@ -204,7 +222,7 @@ fn sick_connection(broker: &Broker, trouble: Trouble, password: &Path) -> KafkaC
             connection.bootstrap_servers = broker.bootstrap_sasl();
         }
         Trouble::Deleted => {}
-        Trouble::Throttled => drop(set("client.id", THROTTLED_CLIENT.to_owned())),
+        Trouble::Throttled => drop(set("client.id", sick.name.clone())),
     }
     connection
 }

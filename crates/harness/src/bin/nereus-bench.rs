@@ -17,7 +17,7 @@ figures are; 1 that a stage failed or a message came early (the folder with data
   dev/bench --quick                        the same figures at a smaller scale: less than three minutes
   dev/bench --json figures.jsonl           one object a figure, one a line, with what it is compared to and the ratio
   dev/bench --page docs/performance.md     puts the tables of this run into the page
-  dev/bench --destination kafka            the figures of a server that delivers to Kafka: about eight minutes
+  dev/bench --destination kafka            the figures of a server that delivers to Kafka: about twelve minutes
 
 Run it on a machine that does nothing else: generator and server share its processors.";
 
