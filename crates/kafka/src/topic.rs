@@ -55,6 +55,7 @@ pub(crate) fn look_up<C: ClientContext>(
 ) -> Result<TopicFacts, CallError> {
     let Description { topic_id, partition_count, may_read, may_write } =
         native::describe_topic(client.native_ptr(), topic, timeout, errors)?;
+    check_id(topic, topic_id)?;
     let cluster_id = client.fetch_cluster_id(timeout).ok_or_else(|| CallError {
         code: RDKafkaErrorCode::OperationTimedOut,
         detail: format!("the cluster did not say its id within {timeout:?}"),
@@ -79,6 +80,15 @@ pub(crate) fn look_up<C: ClientContext>(
     })
 }
 
+/// A topic without an id could be deleted and made again, and nobody would know.
+fn check_id(topic: &str, topic_id: [u8; 16]) -> Result<(), CallError> {
+    if topic_id != [0; 16] {
+        return Ok(());
+    }
+    let detail = format!("the cluster gives topic {topic} no id: Kafka 4.0 or newer is needed");
+    Err(CallError { code: RDKafkaErrorCode::UnsupportedVersion, detail })
+}
+
 pub(crate) fn is_denied(code: RDKafkaErrorCode) -> bool {
     matches!(code, RDKafkaErrorCode::TopicAuthorizationFailed | RDKafkaErrorCode::ClusterAuthorizationFailed)
 }
@@ -86,4 +96,17 @@ pub(crate) fn is_denied(code: RDKafkaErrorCode) -> bool {
 /// A topic id as Kafka's own tools print it.
 pub(crate) fn display_id(topic_id: [u8; 16]) -> String {
     data_encoding::BASE64URL_NOPAD.encode(&topic_id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_topic_without_an_id_is_refused_with_what_is_needed() {
+        assert_eq!(check_id("orders", [1; 16]).map_err(|error| error.code), Ok(()));
+        let refused = check_id("orders", [0; 16]).expect_err("nothing to be pinned to");
+        assert_eq!(refused.code, RDKafkaErrorCode::UnsupportedVersion);
+        assert!(refused.detail.contains("orders") && refused.detail.contains("Kafka 4.0"), "{}", refused.detail);
+    }
 }

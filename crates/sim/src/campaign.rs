@@ -20,8 +20,10 @@ pub fn play(seed: u64, verbose: bool) -> Result<Outcome, Failure> {
     PANIC.take();
     match panic::catch_unwind(AssertUnwindSafe(|| run::run(seed, verbose))) {
         Ok(result) => result,
-        Err(_) => {
-            let told = PANIC.take().unwrap_or_else(|| "a panic without a word".to_owned());
+        Err(payload) => {
+            let message = payload.downcast_ref::<String>().cloned();
+            let word = message.or_else(|| payload.downcast_ref::<&str>().map(|word| (*word).to_owned()));
+            let told = PANIC.take().or(word).unwrap_or_else(|| "a panic without a word".to_owned());
             let (detail, events) = told.split_once("the last events:\n").unwrap_or((&told, ""));
             Err(Failure { invariant: "panic", detail: detail.trim_end().to_owned(), events: events.to_owned() })
         }

@@ -20,6 +20,9 @@ use crate::world::log::LogFaults;
 use crate::world::metadata::MetadataFaults;
 use crate::world::{Delay, Paces};
 
+/// What a kernel assumes of its own clock.
+const DRIFT_PPM_MAX: i32 = 400;
+
 /// A machine: its disks stay, its worker comes and goes.
 pub struct Host {
     /// What it is called.
@@ -287,13 +290,15 @@ impl Nemesis<'_> {
         }
     }
 
-    /// A clock that differs says by how much it may.
+    /// A clock that differs says by how much it may, and so does one that drifts.
     async fn skew_clocks(&self, strength: u8, mut random: Rng) {
         loop {
             for host in self.hosts {
                 let bound_us = i64::from(strength) * 9_000;
                 let clock = host.worker.borrow().process.host().clone();
                 let bound = Duration::from_micros(bound_us.unsigned_abs());
+                clock.set_bound_growth_ppm(DRIFT_PPM_MAX.unsigned_abs());
+                clock.set_drift_ppm(random.i32(-DRIFT_PPM_MAX..=DRIFT_PPM_MAX));
                 clock.synchronise(random.i64(-bound_us..=bound_us), bound);
             }
             self.pause(strength, &mut random).await;

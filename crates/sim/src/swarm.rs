@@ -125,6 +125,8 @@ pub struct Swarm {
     pub span: Duration,
     /// How far ahead messages are due at most, beside the few that are due much later.
     pub delay_ms_max: i64,
+    /// Messages are due at multiples of this, as those of people and timetables are: many at once.
+    pub due_grid_ms: i64,
     /// Live messages that a shard takes.
     pub active_messages_max: u64,
     /// What clients do.
@@ -153,8 +155,9 @@ impl Swarm {
             destinations: random.usize(2..=5),
             clients,
             operations,
-            span: Duration::from_millis(random.u64(3_000..=12_000)),
+            span: Duration::from_millis(random.u64(2_000..=12_000)),
             delay_ms_max: random.i64(50..=8_000),
+            due_grid_ms: [1, 20, 100, 500][random.usize(..4)],
             active_messages_max: if random.u8(0..100) < 15 { random.u64(20..=150) } else { 1_000_000 },
             weights,
             troubles,

@@ -272,7 +272,8 @@ impl<'a> Client<'a> {
     }
 
     fn times(&mut self, now_ms: i64) -> Times {
-        let deliver_at_ms = now_ms + self.random.i64(-500..=self.swarm.delay_ms_max);
+        let grid_ms = self.swarm.due_grid_ms;
+        let deliver_at_ms = (now_ms + self.random.i64(-500..=self.swarm.delay_ms_max)) / grid_ms * grid_ms;
         // The shortest window that is allowed, so that some expire; or one that nobody sees the end of.
         let window_ms = if self.random.u8(0..100) < 20 { self.random.i64(7_000..12_000) } else { 86_400_000 };
         Times { deliver_at_ms, expire_at_ms: deliver_at_ms.max(now_ms) + window_ms }

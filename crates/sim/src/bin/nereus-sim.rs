@@ -87,7 +87,7 @@ fn replay(seed: u64, verbose: bool) -> bool {
 
 fn many(from: u64, count: u64) -> bool {
     let started = Instant::now();
-    let (mut played, mut operations, mut accepted, mut failures) = (0_u64, 0_usize, 0_usize, 0_usize);
+    let (mut played, mut operations, mut records, mut accepted, mut failures) = (0_u64, 0, 0, 0, 0_usize);
     let mut told_at = Instant::now();
     campaign(
         from,
@@ -96,8 +96,9 @@ fn many(from: u64, count: u64) -> bool {
         |seed, result| {
             played += 1;
             match result {
-                Ok(Outcome { operations: asked, account, .. }) => {
+                Ok(Outcome { operations: asked, records: logged, account, .. }) => {
                     operations += asked;
+                    records += logged;
                     accepted += account.accepted;
                 }
                 Err(failure) => {
@@ -115,7 +116,7 @@ fn many(from: u64, count: u64) -> bool {
     let rate = per_second(played, started);
     let to = from.saturating_add(played).saturating_sub(1);
     say(format_args!(
-        "{played} seeds ({from} to {to}), {operations} operations, {accepted} messages accepted, {failures} failures; {rate:.1} seeds a \
+        "{played} seeds ({from} to {to}), {operations} operations, {records} records, {accepted} messages accepted, {failures} failures; {rate:.1} seeds a \
          second"
     ));
     failures == 0

@@ -377,18 +377,6 @@ impl Broker {
         if *fence > epoch { Opening::Fails(StableCode::CapabilityUnavailable) } else { Opening::Opens }
     }
 
-    /// Nobody asks about an attempt whose evidence was let go before. While the question is on its way, it may be.
-    fn check_kept(&self, shard: ShardId, open: &[OpenAttempt]) {
-        let state = self.lock();
-        for open in open {
-            let OpenAttempt { message, generation, attempt, .. } = *open;
-            let forgotten = state.forgotten.get(&shard).is_some_and(|before| open.admission_order_token < *before)
-                && !state.harmed.contains(&shard);
-            let attempt = AttemptRef { message, generation, attempt };
-            assert!(!forgotten, "asked about {}, whose evidence was let go", Named(attempt));
-        }
-    }
-
     fn recall(&self, place: Place, shard: ShardId, open: &[OpenAttempt]) -> Recall {
         let evidence = self.behavior(place).evidence;
         match evidence {
@@ -402,7 +390,10 @@ impl Broker {
         for open in open {
             let OpenAttempt { message, generation, attempt, .. } = *open;
             let attempt = AttemptRef { message, generation, attempt };
-            let outcome = match (state.evidence.get(&(shard, attempt)), evidence) {
+            // Evidence that was let go is gone: to this partition it is as if it had never taken the attempt.
+            let is_forgotten = state.forgotten.get(&shard).is_some_and(|before| open.admission_order_token < *before);
+            let evidence_kept = state.evidence.get(&(shard, attempt)).filter(|_| !is_forgotten);
+            let outcome = match (evidence_kept, evidence) {
                 (_, Evidence::None) | (None, Evidence::OfPresence) => continue,
                 // Another incarnation's: here it is as if nobody knew, and certainly not absent.
                 (Some(ack), _) if ack.topic != place.0 => continue,
@@ -526,7 +517,6 @@ impl LaneSession for BrokerLane {
 
     fn recover(&self, open: Vec<OpenAttempt>) -> BoxFuture<'static, Result<Answers, LaneError>> {
         let (broker, place, shard) = (self.broker.clone(), self.place, self.shard);
-        broker.check_kept(shard, &open);
         let paces = broker.behavior(place).paces;
         let answer = self.link.call(paces, move || broker.recall(place, shard, &open));
         async move {
