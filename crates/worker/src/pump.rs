@@ -232,7 +232,9 @@ impl<S: Store> Pump<S> {
         let mut advance = Advance::default();
         self.open_lanes(monotonic)?;
         if let Some(now) = now.interval() {
-            if !self.draining {
+            // Claims that no record has room for would only stand in the way of those that are due later and of another lane: a
+            // backlog goes out a record at a time, and each has every lane in it.
+            if !self.draining && self.outbox.admission_room().is_some() {
                 let turn = self.scheduler.turn(self.shard.store(), now, monotonic, budget)?;
                 advance.has_more = turn.has_more;
                 self.outbox.refuse(turn.refusals);
