@@ -2,7 +2,7 @@
 
 use anyhow::Context as _;
 
-use super::figure::{Figure, Figures, shown};
+use super::figure::{Figure, Figures, rounded, shown};
 use super::{Report, Target};
 use crate::console::{grouped, table};
 
@@ -185,7 +185,7 @@ fn kafka_tables(figures: &Figures) -> String {
         ("scheduled and delivered, sustained", "kafka_schedule_deliver_rate", "kafka_raw_rate"),
         ("burst", "kafka_burst_drain_rate", "kafka_raw_burst_rate"),
     ] {
-        let ratio = figures.value(ours).zip(figures.value(raw)).map(|(ours, raw)| shown(ours / raw));
+        let ratio = figures.value(ours).zip(figures.value(raw)).map(|(ours, raw)| shown(rounded(ours / raw)));
         let (ours, raw, ratio) = (value(ours, "/s"), value(raw, "/s"), ratio.unwrap_or_else(|| "–".to_owned()));
         text.push_str(&format!("| {label} | {ours} | {raw} | {ratio} |\n"));
     }

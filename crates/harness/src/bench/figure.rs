@@ -99,7 +99,7 @@ impl Figures {
 }
 
 /// Four significant digits: what a measurement on a shared machine carries at most.
-fn rounded(value: f64) -> f64 {
+pub(crate) fn rounded(value: f64) -> f64 {
     if value == 0.0 || !value.is_finite() {
         return value;
     }
