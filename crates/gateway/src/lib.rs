@@ -6,6 +6,7 @@
 
 mod admin;
 mod control_log;
+pub mod decode;
 mod destinations;
 mod http;
 mod idempotency;

@@ -28,6 +28,7 @@ use crate::problem::record_problem;
 use crate::state::Gateway;
 
 pub(crate) use change::{deprecate, keep_fresh, reactivate, rebind, reconcile, set_paused};
+pub(crate) use version::{Terms, version_of};
 use version::{check_name, checks, new_version, resolve, settled, system_of};
 
 /// What a destination has where its request says nothing (v2 §12).
@@ -172,14 +173,14 @@ pub(crate) async fn put(
     }
     let next_version = existing.as_ref().map_or(1, |cached| newest(&cached.record).version + 1);
     // What is shown and compared is the request with what it left open settled.
-    let version_of = |target: &Target| new_version(gateway, name, &settled(spec.clone(), target), target, next_version);
-    let version = version_of(&planned)?;
+    let version_on = |target: &Target| new_version(gateway, name, &settled(spec.clone(), target), target, next_version);
+    let version = version_on(&planned)?;
     if dry_run {
         let record = DestinationRecord { name: name.to_owned(), versions: vec![version], paused: false };
         return Ok((view(&record, checks(&planned)), true));
     }
     let target = resolve(gateway, &spec, false).await?;
-    let (record, created) = record_version(gateway, name, version_of(&target)?).await?;
+    let (record, created) = record_version(gateway, name, version_on(&target)?).await?;
     let record = activate(gateway, record).await?;
     gateway.destinations.put(record.clone());
     Ok((view(&record, checks(&target)), created))

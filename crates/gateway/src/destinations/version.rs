@@ -7,7 +7,9 @@ use client::duration::parse_delay_ms;
 use control::destination::{DestinationVersion, VersionState, encode_base64};
 use data_encoding::HEXLOWER;
 use ports::target::{Target, TargetError};
-use protocol::mutation_v2::{AllowedOrdering, DestinationProfile, OutcomeCapability, PartitionPolicy, TimestampPolicy};
+use protocol::mutation_v2::{
+    AllowedOrdering, DestinationProfile, Limits, OutcomeCapability, PartitionPolicy, TimestampPolicy,
+};
 use protocol::policy::{DlqExport, RetryPolicy, UncertainPolicy};
 use protocol::reference::RetryPolicyRef;
 use protocol::text::Text;
@@ -80,8 +82,31 @@ pub(super) fn new_version(
     target: &Target,
     version: u64,
 ) -> Result<DestinationVersion, Problem> {
-    let defaults = &gateway.config.destination_defaults;
-    let limits = &gateway.routes.home().snapshot.limits;
+    let terms = Terms {
+        defaults: &gateway.config.destination_defaults,
+        limits: &gateway.routes.home().snapshot.limits,
+        now_ms: gateway.clock.carried().midpoint_ms(),
+    };
+    version_of(terms, name, spec, target, version)
+}
+
+/// What a version is made from beside the request.
+#[derive(Clone, Copy)]
+pub(crate) struct Terms<'a> {
+    pub(crate) defaults: &'a DestinationDefaults,
+    pub(crate) limits: &'a Limits,
+    pub(crate) now_ms: i64,
+}
+
+/// The version of a request, with nothing asked of anyone.
+pub(crate) fn version_of(
+    terms: Terms<'_>,
+    name: &str,
+    spec: &DestinationSpec,
+    target: &Target,
+    version: u64,
+) -> Result<DestinationVersion, Problem> {
+    let Terms { defaults, limits, now_ms } = terms;
     let policy = retry_policy(name, version, spec.retry.as_ref(), defaults)?;
     let delay_ms_max = duration("max_delay", spec.max_delay.as_deref(), defaults.delay_ms_max)?;
     let expires_after_ms = duration("expires_after", spec.expires_after.as_deref(), defaults.expires_after_ms)?;
@@ -126,7 +151,7 @@ pub(super) fn new_version(
         profile: encode_base64(&profile.encode()),
         semantic_hash: HEXLOWER.encode(&profile.semantic_hash(name.as_bytes(), version)),
         retry_policy: encode_base64(&policy_bytes),
-        created_at_ms: gateway.clock.carried().midpoint_ms(),
+        created_at_ms: now_ms,
     })
 }
 

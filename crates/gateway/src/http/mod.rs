@@ -24,6 +24,8 @@ use hyper::header::ALLOW;
 use crate::problem::{self, Failure};
 use crate::state::Gateway;
 
+pub(crate) use self::request::parameters as request_parameters;
+
 type Shared = State<Arc<Gateway>>;
 type Answer = Result<Response, Failure>;
 

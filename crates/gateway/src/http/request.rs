@@ -92,7 +92,7 @@ fn too_large(bytes_max: usize, stated: Option<usize>) -> Problem {
 }
 
 /// The query's parameters. Unknown and repeated ones are refused: a misspelt filter must not show everything.
-pub(super) fn parameters(
+pub(crate) fn parameters(
     query: Option<&str>,
     known: &[&'static str],
 ) -> Result<BTreeMap<&'static str, String>, Problem> {

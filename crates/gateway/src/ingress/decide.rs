@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use client::api::problem::{Problem, SurfaceCode};
-use client::prepare::{self, Instants, NewMessage, PrepareError};
+use client::prepare::{self, Instants, PrepareError};
 use control::ingress::IngressProgress;
 use futures_util::future::join_all;
 use ports::source::{SourcePartition, SourceRecord};
@@ -24,7 +24,7 @@ use shard::store::{Read, StoreError};
 use tokio::time::Instant;
 
 use super::ids::Place;
-use super::record::{Change, ChangeKind, ID, NewSchedule, Refusal, Request};
+use super::record::{Change, ChangeKind, ID, NewSchedule, Refusal, Request, timestamp_ms};
 use super::side::{Outcome, Taken};
 use crate::destinations;
 use crate::messages::change::{self, NewTimes};
@@ -350,15 +350,7 @@ fn prepare_schedule(
     let destination = destinations::bound(scope.gateway, &new.destination)?;
     let place = place(scope, item);
     let asked_at_ms = asked_at_ms(run, item.record);
-    let message = NewMessage {
-        id: new.id.clone(),
-        deliver_at_ms: new.when.deliver_at_ms(asked_at_ms),
-        expire_at_ms: new.expire_at_ms,
-        key: new.key.clone(),
-        value: new.value.clone(),
-        headers: new.headers.clone(),
-        event_time_ms: timestamp_ms(item.record),
-    };
+    let message = new.message(item.record, asked_at_ms);
     let (message_uuid, command_uuid) = (place.message(run.uuid_ms), place.command(run.uuid_ms, item.refused_before));
     let snapshot = &scope.gateway.routes.home().snapshot;
     prepare::schedule(snapshot, &destination, message, message_uuid, command_uuid, instants(run, item.record)).map_err(
@@ -367,11 +359,6 @@ fn prepare_schedule(
             error => prepare_problem(&error),
         },
     )
-}
-
-/// The record's own time.
-fn timestamp_ms(record: &SourceRecord) -> Option<i64> {
-    record.timestamp_ms.filter(|timestamp_ms| *timestamp_ms >= 0)
 }
 
 /// When the record was written: what it says in relation to "now" was meant then, however long it waited in its topic.

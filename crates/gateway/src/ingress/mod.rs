@@ -10,7 +10,7 @@ mod decide;
 mod ids;
 mod inbox;
 mod partition;
-mod record;
+pub(crate) mod record;
 pub(crate) mod service;
 mod session;
 mod settings;

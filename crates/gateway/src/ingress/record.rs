@@ -8,11 +8,12 @@ use bytes::Bytes;
 use client::api::problem::{Code, Problem, SurfaceCode};
 use client::duration::parse_delay_ms;
 use client::instant::parse_instant_ms;
-use client::prepare::Header;
+use client::prepare::{Header, NewMessage};
 use ports::source::{SourceHeader, SourceRecord};
 use protocol::code::StableCode;
 use protocol::command::prepare::is_reserved_name;
 
+use crate::decode::SourceRequest;
 use crate::messages::parse::When;
 
 pub(super) const DELIVER_AT: &str = "nereus-deliver-at";
@@ -71,6 +72,26 @@ pub(super) struct NewSchedule {
     pub(super) headers: Vec<Header>,
 }
 
+impl NewSchedule {
+    /// The message, asked for by `record` at this time.
+    pub(super) fn message(&self, record: &SourceRecord, asked_at_ms: i64) -> NewMessage {
+        NewMessage {
+            id: self.id.clone(),
+            deliver_at_ms: self.when.deliver_at_ms(asked_at_ms),
+            expire_at_ms: self.expire_at_ms,
+            key: self.key.clone(),
+            value: self.value.clone(),
+            headers: self.headers.clone(),
+            event_time_ms: timestamp_ms(record),
+        }
+    }
+}
+
+/// The record's own time.
+pub(super) fn timestamp_ms(record: &SourceRecord) -> Option<i64> {
+    record.timestamp_ms.filter(|timestamp_ms| *timestamp_ms >= 0)
+}
+
 /// A change of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Change {
@@ -84,6 +105,29 @@ pub(super) struct Change {
 pub(super) enum ChangeKind {
     Cancel,
     Reschedule { when: When, expire_at_ms: Option<i64> },
+}
+
+/// What a record asks for, for those who have no ingress: see [`crate::decode`].
+///
+/// # Errors
+/// The refusal's code and detail.
+pub(crate) fn decode(
+    record: &SourceRecord,
+    default: Option<&str>,
+    asked_at_ms: i64,
+) -> Result<SourceRequest, (String, String)> {
+    match read(record, default) {
+        Ok(Request::Schedule(new)) => {
+            let message = new.message(record, asked_at_ms);
+            Ok(SourceRequest::Schedule { destination: new.destination, message })
+        }
+        Ok(Request::Change(Change { target, kind: ChangeKind::Cancel })) => Ok(SourceRequest::Cancel { target }),
+        Ok(Request::Change(Change { target, kind: ChangeKind::Reschedule { when, expire_at_ms } })) => {
+            let deliver_at_ms = when.deliver_at_ms(asked_at_ms);
+            Ok(SourceRequest::Reschedule { target, deliver_at_ms, expire_at_ms })
+        }
+        Err(Refusal { code, detail }) => Err((code, detail)),
+    }
 }
 
 /// Reads a record. `default` is the destination of records that name none.

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use client::api::problem::{Problem, SurfaceCode};
 use client::duration::parse_delay_ms;
 use client::instant::parse_instant_ms;
-use client::prepare::Header;
+use client::prepare::{Header, NewMessage};
 use data_encoding::BASE64;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer};
@@ -159,6 +159,23 @@ fn body_problem(error: &serde_json::Error) -> Problem {
 }
 
 impl RawSchedule<'_> {
+    /// The message, with what it says in relation to now counted from there.
+    pub(crate) fn message(&self, now_latest_ms: i64) -> Result<NewMessage, Problem> {
+        let id = self.id()?;
+        let (when, expiry, event_time_ms) = self.times()?;
+        let content = self.content()?;
+        let deliver_at_ms = when.deliver_at_ms(now_latest_ms);
+        Ok(NewMessage {
+            id,
+            deliver_at_ms,
+            expire_at_ms: expiry.map(|expiry| expiry.expire_at_ms(deliver_at_ms, now_latest_ms)),
+            key: content.key,
+            value: content.value,
+            headers: content.headers,
+            event_time_ms,
+        })
+    }
+
     /// The caller's own id.
     pub(crate) fn id(&self) -> Result<Option<String>, Problem> {
         self.id.filter(|raw| !is_null(raw)).map(|raw| text("id", raw).map(Cow::into_owned)).transpose()

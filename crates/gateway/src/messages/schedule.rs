@@ -5,7 +5,7 @@
 
 use client::api::message::{BatchResult, MessageReceipt, Status};
 use client::api::problem::{Problem, SurfaceCode};
-use client::prepare::{self, Instants, NewMessage};
+use client::prepare::{self, Instants};
 use futures_util::future::join_all;
 use protocol::code::StableCode;
 use protocol::command::{ClientCommand, CommandBody, ScheduleIntent};
@@ -164,20 +164,8 @@ fn prepare(gateway: &Gateway, raw: &RawSchedule<'_>) -> Result<ClientCommand, Pr
             .field("destination")
     })?;
     let destination = destinations::bound(gateway, name)?;
-    let id = raw.id()?;
-    let (when, expiry, event_time_ms) = raw.times()?;
-    let content = raw.content()?;
     let now_latest_ms = gateway.now_latest_ms();
-    let deliver_at_ms = when.deliver_at_ms(now_latest_ms);
-    let new = NewMessage {
-        id,
-        deliver_at_ms,
-        expire_at_ms: expiry.map(|expiry| expiry.expire_at_ms(deliver_at_ms, now_latest_ms)),
-        key: content.key,
-        value: content.value,
-        headers: content.headers,
-        event_time_ms,
-    };
+    let new = raw.message(now_latest_ms)?;
     let snapshot = &gateway.routes.home().snapshot;
     prepare::schedule(
         snapshot,
