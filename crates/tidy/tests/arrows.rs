@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tidy::Crates;
 
 /// For each of our crates, the others of ours it may name.
-const ARROWS: [(&str, &[&str]); 16] = [
+const ARROWS: [(&str, &[&str]); 17] = [
     ("protocol", &[]),
     ("clock", &[]),
     ("shard", &["clock", "protocol"]),
@@ -26,6 +26,7 @@ const ARROWS: [(&str, &[&str]); 16] = [
     ),
     ("testkit", &["clock", "ports", "protocol", "shard"]),
     ("sim", &["client", "clock", "control", "ports", "protocol", "shard", "testkit", "worker"]),
+    ("fuzz", &["client", "control", "gateway", "ports", "protocol", "shard", "testkit"]),
     ("harness", &["client", "protocol", "shard", "store"]),
     ("tidy", &[]),
 ];
