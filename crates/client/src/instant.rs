@@ -43,7 +43,9 @@ pub fn parse_instant_ms(text: &str) -> Result<i64, InstantError> {
 /// RFC 3339 UTC with milliseconds. Times beyond the year 9999 are shown as its last millisecond: their `_ms` twin is exact.
 pub fn format_instant_ms(epoch_ms: i64) -> String {
     const PRINTER: DateTimePrinter = DateTimePrinter::new().precision(Some(3));
-    PRINTER.timestamp_to_string(&Timestamp::from_millisecond(epoch_ms).unwrap_or(Timestamp::MAX))
+    // Whole milliseconds of the very last second are refused as such and taken as nanoseconds.
+    let timestamp = Timestamp::from_nanosecond(i128::from(epoch_ms) * 1_000_000);
+    PRINTER.timestamp_to_string(&timestamp.unwrap_or(Timestamp::MAX))
 }
 
 #[cfg(test)]
@@ -78,6 +80,7 @@ mod tests {
     fn milliseconds_are_always_shown() {
         assert_eq!(format_instant_ms(0), "1970-01-01T00:00:00.000Z");
         assert_eq!(format_instant_ms(1_764_511_200_007), "2025-11-30T14:00:00.007Z");
+        assert_eq!(format_instant_ms(253_402_207_200_992), "9999-12-30T22:00:00.992Z");
         assert_eq!(format_instant_ms(i64::MAX), "9999-12-30T22:00:00.999Z");
     }
 

@@ -59,7 +59,6 @@ fn table<Row: Message + Default + PartialEq>(value: &Bytes) {
         Ok(row) => {
             let end_ms = envelope::logical_end(value);
             let written = envelope::encode(&row, end_ms);
-            assert!(written.len() <= value.len(), "a row that grows when it is written again");
             assert_eq!(envelope::logical_end(&written), end_ms);
             assert!(envelope::decode::<Row>(&written).is_ok_and(|again| again == row), "another row than was written");
         }
