@@ -10,6 +10,7 @@ pub mod cell;
 pub mod invariants;
 pub mod nemesis;
 pub mod run;
+pub mod scene;
 pub mod story;
 pub mod swarm;
 pub mod told;

@@ -1,6 +1,5 @@
 //! What goes wrong in a run, as its swarm says: one loop for each kind of trouble, each with randomness of its own.
 
-use std::cell::{Cell as Slot, RefCell};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -11,45 +10,21 @@ use futures_util::future::join_all;
 use protocol::code::StableCode;
 use protocol::mutation_v2::Disposition;
 
-use crate::cell::{Cell, Worker};
+use crate::cell::Worker;
+use crate::scene::{Host, Scene};
 use crate::story::{Harm, Harmed};
-use crate::swarm::{Swarm, Trouble};
+use crate::swarm::Trouble;
 use crate::world::broker::{Answering, Behavior, Evidence, Opening};
-use crate::world::disk::WorldDisk;
 use crate::world::log::LogFaults;
 use crate::world::metadata::MetadataFaults;
 use crate::world::{Delay, Paces};
 
-/// What a kernel assumes of its own clock.
+/// What a worker allows its clock is 500.
 const DRIFT_PPM_MAX: i32 = 400;
-
-/// A machine: its disks stay, its worker comes and goes.
-pub struct Host {
-    /// What it is called.
-    pub name: String,
-    /// A disk for each shard. Another set takes its place when a disk is lost.
-    pub disks: RefCell<Vec<WorldDisk>>,
-    /// The worker that runs there now, or has died.
-    pub worker: RefCell<Rc<Worker>>,
-}
-
-/// Everything that goes wrong.
-pub struct Nemesis<'a> {
-    /// Where.
-    pub cell: &'a Cell,
-    /// What.
-    pub swarm: &'a Swarm,
-    /// To whom.
-    pub hosts: &'a [Host],
-    /// Every disk there ever was, with host and shard.
-    pub disks: &'a RefCell<Vec<(usize, usize, WorldDisk)>>,
-    /// The log that was harmed.
-    pub harmed: &'a Slot<Option<Harmed>>,
-}
 
 type Loop<'s> = Pin<Box<dyn Future<Output = ()> + 's>>;
 
-impl Nemesis<'_> {
+impl Scene<'_> {
     /// Every trouble of the swarm, for its span.
     pub async fn rage(&self) {
         let loops: Vec<Loop<'_>> =
@@ -193,8 +168,7 @@ impl Nemesis<'_> {
             self.cell.world.wait(Duration::from_millis(random.u64(0..3_000))).await;
             let is_disk_lost = self.swarm.strength(Trouble::LostDisks).is_some_and(|share| random.u8(0..10) < share);
             if is_disk_lost && self.may_lose_disks() {
-                host.disks.replace(self.cell.disks(&host.name));
-                self.note_disks(number);
+                self.lose_disks(number);
             }
             self.restart(host);
         }
@@ -205,22 +179,8 @@ impl Nemesis<'_> {
         self.cell.shards.iter().all(|book| book.log.start() == 0)
     }
 
-    fn note_disks(&self, number: usize) {
-        let mut all = self.disks.borrow_mut();
-        for (shard, disk) in self.hosts[number].disks.borrow().iter().enumerate() {
-            all.push((number, shard, disk.clone()));
-        }
-    }
-
-    /// Starts a worker in place of one that died.
-    pub fn restart(&self, host: &Host) {
-        let next = self.cell.start(&format!("worker {}", host.name), &host.disks.borrow());
-        self.cell.follow(&next);
-        host.worker.replace(Rc::new(next));
-    }
-
     async fn spoil_commits(&self, strength: u8) {
-        for host in self.hosts {
+        for host in &self.hosts {
             for disk in host.disks.borrow().iter() {
                 disk.set_faults(strength.div_ceil(4));
             }
@@ -293,7 +253,7 @@ impl Nemesis<'_> {
     /// A clock that differs says by how much it may, and so does one that drifts.
     async fn skew_clocks(&self, strength: u8, mut random: Rng) {
         loop {
-            for host in self.hosts {
+            for host in &self.hosts {
                 let bound_us = i64::from(strength) * 9_000;
                 let clock = host.worker.borrow().process.host().clone();
                 let bound = Duration::from_micros(bound_us.unsigned_abs());
@@ -308,7 +268,7 @@ impl Nemesis<'_> {
     /// A clock that is ahead and calls itself exact, from a time on at which it is trusted.
     async fn lie(&self, strength: u8) {
         let ahead_us = 100_000 * i64::from(strength);
-        for host in self.hosts {
+        for host in &self.hosts {
             host.worker.borrow().process.host().synchronise(ahead_us, Duration::from_millis(1));
         }
     }
@@ -363,7 +323,7 @@ impl Nemesis<'_> {
                 book.log.append(&[cell.control(shard, rebind.clone())]);
             }
         }
-        for host in self.hosts {
+        for host in &self.hosts {
             for disk in host.disks.borrow().iter() {
                 disk.set_faults(0);
             }

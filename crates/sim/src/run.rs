@@ -1,11 +1,9 @@
 //! One run: a cell as its seed's swarm says, clients and troubles for a while, peace until everything has ended, and the verdict.
 
-use std::cell::{Cell as Slot, RefCell};
+use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::rc::Rc;
 use std::time::Duration;
 
-use fastrand::Rng;
 use futures_util::future::join_all;
 use protocol::hash::Hash;
 use protocol::mutation_v2::Limits;
@@ -17,15 +15,14 @@ use worker::config::WorkerConfig;
 use worker::lifecycle::ShardLifecycle;
 
 use crate::account::{self, Account};
-use crate::cell::{Cell, CellOptions, Worker, worker_config};
+use crate::cell::{Cell, CellOptions, worker_config};
 use crate::invariants;
-use crate::nemesis::{Host, Nemesis};
-use crate::story::{DiskStory, Harmed, Snapshot, Story};
+use crate::scene::{HostDisk, Scene};
+use crate::story::{DiskStory, Snapshot, Story};
 use crate::swarm::{Swarm, Trouble};
 use crate::told::Told;
-use crate::work::{Asks, Client, Workers};
+use crate::work::{Asks, Client};
 use crate::world::broker::Behavior;
-use crate::world::disk::WorldDisk;
 use crate::world::{self, Delay, Paces, WorldOptions};
 
 /// From peace on, everything must have ended within this: the longest pauses of circuits, retries and reopened lanes, several times
@@ -102,23 +99,20 @@ pub fn run_as(seed: u64, swarm: &Swarm, verbose: bool) -> Result<Outcome, Failur
         // What every shard has applied may go from the log, unless a lost disk must be made again from it.
         book.log.set_keeps_everything(swarm.hosts > 1 || swarm.strength(Trouble::LostDisks).is_some());
     }
-    let all_disks = RefCell::new(Vec::new());
-    let hosts: Vec<Host> = (0..swarm.hosts).map(|number| host(&cell, number, &all_disks)).collect();
-    let harmed = Slot::new(None);
-    let scene = Scene { cell: &cell, swarm, hosts: &hosts, disks: &all_disks, harmed: &harmed };
+    let scene = Scene::new(&cell, swarm);
     let (asks, snapshots) = (Asks::default(), RefCell::new(Vec::new()));
     let ended = cell.world.run(scene.play(&asks, &snapshots));
     let failure = |invariant, detail| Failure { invariant, detail, events: cell.world.events_tail() };
     let failed = ended.map_err(|detail| failure("liveness", detail))?;
 
-    let harmed = harmed.get();
+    let harmed = scene.harmed.get();
     let is_sound = |shard: usize| harmed.is_none_or(|harmed| harmed.shard != shard);
-    let disks = all_disks.take();
+    let disks: Vec<DiskStory> = scene.disks.take().into_iter().map(DiskStory::of).collect();
     let snapshots = snapshots.take();
     // States are compared where somebody looked, and where each disk was in the end.
     let looked_at = |shard: usize| {
         let snapshots = snapshots.iter().filter(|snapshot| snapshot.shard == shard).map(|snapshot| snapshot.applied);
-        let disks = disks.iter().filter(|(_, of, _)| *of == shard).map(|(_, _, disk)| disk.applied());
+        let disks = disks.iter().filter(|disk| disk.shard == shard).map(|disk| disk.applied);
         snapshots.chain(disks).collect()
     };
     let tell = |shard| is_sound(shard).then(|| Told::with_digests(&cell, shard, &looked_at(shard)));
@@ -128,7 +122,7 @@ pub fn run_as(seed: u64, swarm: &Swarm, verbose: bool) -> Result<Outcome, Failur
         delivered: cell.broker.delivered(),
         received: cell.broker.received(),
         asked: asks.take(),
-        disks: disks.into_iter().map(|(host, shard, disk)| DiskStory { host, shard, disk }).collect(),
+        disks,
         snapshots,
         harmed,
         failed,
@@ -175,50 +169,15 @@ fn limits(swarm: &Swarm) -> Limits {
     Limits { active_messages_max: swarm.active_messages_max, ..default_limits() }
 }
 
-fn host(cell: &Cell, number: usize, all_disks: &RefCell<Vec<(usize, usize, WorldDisk)>>) -> Host {
-    let name = char::from(b'a' + u8::try_from(number).unwrap_or(25)).to_string();
-    let disks = cell.disks(&name);
-    all_disks.borrow_mut().extend(disks.iter().enumerate().map(|(shard, disk)| (number, shard, disk.clone())));
-    let worker = cell.start(&format!("worker {name}"), &disks);
-    cell.follow(&worker);
-    Host { name, disks: RefCell::new(disks), worker: RefCell::new(Rc::new(worker)) }
-}
-
-struct Scene<'a> {
-    cell: &'a Cell,
-    swarm: &'a Swarm,
-    hosts: &'a [Host],
-    disks: &'a RefCell<Vec<(usize, usize, WorldDisk)>>,
-    harmed: &'a Slot<Option<Harmed>>,
-}
-
-impl Workers for Scene<'_> {
-    /// The one that is active, where there is one.
-    fn of(&self, shard: usize, random: &mut Rng) -> (usize, Rc<Worker>) {
-        let drawn = random.usize(..self.hosts.len());
-        let active =
-            (0..self.hosts.len()).find(|host| self.lifecycle(*host, shard) == ShardLifecycle::ActiveForCommands);
-        let host = active.unwrap_or(drawn);
-        (host, self.hosts[host].worker.borrow().clone())
-    }
-}
-
 impl Scene<'_> {
-    fn lifecycle(&self, host: usize, shard: usize) -> ShardLifecycle {
-        self.hosts[host].worker.borrow().lifecycle(shard)
-    }
-
     /// Trouble, then peace until everything has ended. Returns which shards failed on which hosts.
     async fn play(&self, asks: &Asks, snapshots: &RefCell<Vec<Snapshot>>) -> Result<BTreeSet<(usize, usize)>, String> {
-        let nemesis =
-            Nemesis { cell: self.cell, swarm: self.swarm, hosts: self.hosts, disks: self.disks, harmed: self.harmed };
-        let clients =
-            (0..self.swarm.clients).map(|number| Client::new(self.cell, self.swarm, self, asks, number).run());
-        tokio::join!(join_all(clients), nemesis.rage(), self.take_snapshots(snapshots));
-        nemesis.make_peace();
+        let clients = (0..self.swarm.clients).map(|number| Client::new(self, asks, number).run());
+        tokio::join!(join_all(clients), self.rage(), self.take_snapshots(snapshots));
+        self.make_peace();
         self.end().await?;
         let failed = self.failed();
-        for host in self.hosts {
+        for host in &self.hosts {
             host.worker.borrow().stop();
         }
         for host in 0..self.hosts.len() {
@@ -275,9 +234,9 @@ impl Scene<'_> {
         for _ in 0..SNAPSHOTS {
             self.cell.world.wait(self.swarm.span.mul_f64(random.f64() * 2.0 / f64::from(SNAPSHOTS))).await;
             let disks = self.disks.borrow();
-            let (_, shard, disk) = &disks[random.usize(..disks.len())];
-            let (shard, applied, digest) = (*shard, disk.applied(), disk.digest());
-            snapshots.borrow_mut().push(Snapshot { shard, applied, digest });
+            let HostDisk { shard, disk, .. } = &disks[random.usize(..disks.len())];
+            let (applied, digest) = disk.state();
+            snapshots.borrow_mut().push(Snapshot { shard: *shard, applied, digest });
         }
     }
 }

@@ -3,15 +3,17 @@
 
 use std::collections::BTreeSet;
 
+use protocol::hash::Hash;
 use protocol::position::SourcePosition;
 use shard::machine::verdict::Verdict;
 
 use crate::cell::Cell;
+use crate::scene::HostDisk;
 use crate::told::Told;
 use crate::work::Operation;
 use crate::world::ProcessId;
 use crate::world::broker::{Delivered, Received};
-use crate::world::disk::WorldDisk;
+use crate::world::disk::DiskCommit;
 
 /// An answer that a client was given.
 #[derive(Clone, Debug)]
@@ -39,14 +41,34 @@ pub struct Asked {
     pub answered_nothing: Vec<(usize, SourcePosition)>,
 }
 
-/// A shard's disk on a host.
+/// A shard's disk on a host, at the end.
+#[derive(Clone, Debug)]
 pub struct DiskStory {
     /// Which host.
     pub host: usize,
     /// Which shard.
     pub shard: usize,
-    /// The disk.
-    pub disk: WorldDisk,
+    /// Every commit that took effect on it, in their order.
+    pub commits: Vec<DiskCommit>,
+    /// How much of the log is applied.
+    pub applied: u64,
+    /// The digest of its state.
+    pub digest: Hash,
+}
+
+impl DiskStory {
+    /// What is to be told of a disk now.
+    pub fn of(HostDisk { host, shard, disk }: HostDisk) -> DiskStory {
+        let (applied, digest) = disk.state();
+        DiskStory { host, shard, commits: disk.commits(), applied, digest }
+    }
+
+    /// Whether the record at this offset was applied on it by then. What is applied grows from commit to commit
+    /// (`invariants::source_order`).
+    pub fn holds(&self, offset: u64, by_us: i64) -> bool {
+        let first = self.commits.partition_point(|commit| commit.applied <= offset);
+        self.commits.get(first).is_some_and(|commit| commit.at_us <= by_us)
+    }
 }
 
 /// What was on a disk at some time.
@@ -57,7 +79,7 @@ pub struct Snapshot {
     /// How much of the log was applied.
     pub applied: u64,
     /// The digest of its state.
-    pub digest: [u8; 32],
+    pub digest: Hash,
 }
 
 /// What a log did that no log may.

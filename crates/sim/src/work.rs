@@ -5,7 +5,6 @@
 
 use std::cell::{Cell as Slot, RefCell};
 use std::num::NonZeroU32;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,9 +19,9 @@ use protocol::position::SourcePosition;
 use shard::query::PositionResult;
 use tokio::time::timeout;
 
-use crate::cell::{Cell, Worker};
+use crate::scene::Scene;
 use crate::story::{Answer, Asked};
-use crate::swarm::{Swarm, Weights};
+use crate::swarm::Weights;
 use crate::world;
 
 /// A message's name in the event log and in stories.
@@ -50,12 +49,6 @@ impl Operation {
     pub fn shard(&self) -> usize {
         self.command.message_id.shard.partition as usize
     }
-}
-
-/// Where workers are found, as a load balancer would.
-pub trait Workers {
-    /// A host's number and the worker that runs there now.
-    fn of(&self, shard: usize, random: &mut Rng) -> (usize, Rc<Worker>);
 }
 
 /// Key, value and headers of an operation's message: whoever knows the id knows them.
@@ -118,9 +111,7 @@ impl Asks {
 
 /// One client.
 pub struct Client<'a> {
-    cell: &'a Cell,
-    swarm: &'a Swarm,
-    workers: &'a dyn Workers,
+    scene: &'a Scene<'a>,
     asks: &'a Asks,
     number: u32,
     route: RouteSnapshot,
@@ -142,24 +133,25 @@ enum Kind {
 
 impl<'a> Client<'a> {
     /// A client that has not done anything yet.
-    pub fn new(cell: &'a Cell, swarm: &'a Swarm, workers: &'a dyn Workers, asks: &'a Asks, number: u32) -> Client<'a> {
+    pub fn new(scene: &'a Scene<'a>, asks: &'a Asks, number: u32) -> Client<'a> {
+        let cell = scene.cell;
         let route = RouteSnapshot {
             route: cell.shards[0].identity.shard.route,
-            partition_count: NonZeroU32::new(swarm.shards).unwrap_or(NonZeroU32::MIN),
+            partition_count: NonZeroU32::new(scene.swarm.shards).unwrap_or(NonZeroU32::MIN),
             tenant_scope: cell.tenant_scope(),
             limits: cell.limits,
             past_ms_max: 60_000,
         };
         let random = cell.world.random(&format!("client {number}"));
-        Client { cell, swarm, workers, asks, number, route, random, mine: Vec::new(), messages: Vec::new() }
+        Client { scene, asks, number, route, random, mine: Vec::new(), messages: Vec::new() }
     }
 
     /// Does everything it has to, one after the other.
     pub async fn run(mut self) {
         let pause_ms_max =
-            2 * u64::try_from(self.swarm.span.as_millis()).unwrap_or(0) / u64::from(self.swarm.operations);
-        for number in 0..self.swarm.operations {
-            self.cell.world.wait(Duration::from_millis(self.random.u64(0..=pause_ms_max))).await;
+            2 * u64::try_from(self.scene.swarm.span.as_millis()).unwrap_or(0) / u64::from(self.scene.swarm.operations);
+        for number in 0..self.scene.swarm.operations {
+            self.scene.cell.world.wait(Duration::from_millis(self.random.u64(0..=pause_ms_max))).await;
             let id = OperationId { client: self.number, number };
             let index = match self.draw(id) {
                 Some(operation) => self.asks.ask(operation),
@@ -176,7 +168,7 @@ impl<'a> Client<'a> {
             let patience = Duration::from_millis(self.random.u64(300..=4_000));
             let tries = self.random.u32(1..=3);
             for _ in 0..tries {
-                let (host, worker) = self.workers.of(shard, &mut self.random);
+                let (host, worker) = self.scene.worker_for(shard, &mut self.random);
                 let handle = worker.handles[shard].clone();
                 let submit = async {
                     let positions = match handle.append(vec![frame.clone()]).await {
@@ -195,7 +187,7 @@ impl<'a> Client<'a> {
                     }
                 };
                 if let Ok(Some((position, verdict))) = timeout(patience, submit).await {
-                    let at_us = self.cell.world.time().now_us();
+                    let at_us = self.scene.cell.world.time().now_us();
                     let process = worker.process.id();
                     self.asks.answered(index, Answer { at_us, process, host, position, verdict });
                     break;
@@ -207,7 +199,7 @@ impl<'a> Client<'a> {
     /// What comes next; `None` to ask again.
     fn draw(&mut self, id: OperationId) -> Option<Operation> {
         let kind = self.kind();
-        let now_ms = self.cell.world.now_ms();
+        let now_ms = self.scene.cell.world.now_ms();
         let instants = Instants::now(now_ms);
         let command = self.uuid(now_ms, id, "command");
         let target = (!self.messages.is_empty()).then(|| self.messages[self.random.usize(..self.messages.len())]);
@@ -225,12 +217,12 @@ impl<'a> Client<'a> {
                 Some(Operation { id, command, destination })
             }
             (Kind::ScheduleAgain, Some((_, destination, used))) => {
-                let new = NewMessage { id: Some(business_id(used)), ..content(self.cell.seed, id) };
+                let new = NewMessage { id: Some(business_id(used)), ..content(self.scene.cell.seed, id) };
                 self.schedule(id, new, destination, command, now_ms)
             }
             _ => {
-                let destination = self.random.usize(..self.swarm.destinations);
-                self.schedule(id, content(self.cell.seed, id), destination, command, now_ms)
+                let destination = self.random.usize(..self.scene.swarm.destinations);
+                self.schedule(id, content(self.scene.cell.seed, id), destination, command, now_ms)
             }
         }
     }
@@ -253,7 +245,7 @@ impl<'a> Client<'a> {
     }
 
     fn kind(&mut self) -> Kind {
-        let Weights { schedule, schedule_again, cancel, reschedule, ask } = self.swarm.weights;
+        let Weights { schedule, schedule_again, cancel, reschedule, ask } = self.scene.swarm.weights;
         let kinds = [
             (schedule, Kind::Schedule),
             (schedule_again, Kind::ScheduleAgain),
@@ -272,21 +264,21 @@ impl<'a> Client<'a> {
     }
 
     fn times(&mut self, now_ms: i64) -> Times {
-        let grid_ms = self.swarm.due_grid_ms;
-        let deliver_at_ms = (now_ms + self.random.i64(-500..=self.swarm.delay_ms_max)) / grid_ms * grid_ms;
+        let grid_ms = self.scene.swarm.due_grid_ms;
+        let deliver_at_ms = (now_ms + self.random.i64(-500..=self.scene.swarm.delay_ms_max)) / grid_ms * grid_ms;
         // The shortest window that is allowed, so that some expire; or one that nobody sees the end of.
         let window_ms = if self.random.u8(0..100) < 20 { self.random.i64(7_000..12_000) } else { 86_400_000 };
         Times { deliver_at_ms, expire_at_ms: deliver_at_ms.max(now_ms) + window_ms }
     }
 
     fn bound(&self, destination: usize) -> BoundDestination {
-        let destination = &self.cell.destinations[destination];
+        let destination = &self.scene.cell.destinations[destination];
         BoundDestination { profile: destination.reference(), body: Arc::new(destination.body.clone()) }
     }
 
     fn uuid(&self, now_ms: i64, id: OperationId, purpose: &str) -> Uuid7 {
         let preimage = Preimage::new("nereus-delay-sim-id\0")
-            .u64(self.cell.seed)
+            .u64(self.scene.cell.seed)
             .u64(u64::from(id.client))
             .u64(u64::from(id.number))
             .bytes(purpose.as_bytes());

@@ -16,12 +16,8 @@ pub(super) fn check(story: &Story<'_>) -> Result<(), String> {
     for (asked, answer) in all {
         let SourcePosition::Embedded(position) = &answer.position else { continue };
         let shard = asked.operation.shard();
-        let mut commits = story
-            .disks
-            .iter()
-            .filter(|disk| disk.host == answer.host && disk.shard == shard)
-            .flat_map(|disk| disk.disk.commits());
-        if !commits.any(|commit| commit.applied > position.offset && commit.at_us <= answer.at_us) {
+        let mut disks = story.disks.iter().filter(|disk| disk.host == answer.host && disk.shard == shard);
+        if !disks.any(|disk| disk.holds(position.offset, answer.at_us)) {
             return Err(format!(
                 "{:?} was answered before it was on a disk of its host: {answer:?}",
                 asked.operation.id

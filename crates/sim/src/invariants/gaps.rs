@@ -12,7 +12,7 @@ pub(super) fn check(story: &Story<'_>) -> Result<(), String> {
     }
     let Some(harmed) = story.harmed else { return Ok(()) };
     for disk in story.disks.iter().filter(|disk| disk.shard == harmed.shard) {
-        let commits = disk.disk.commits();
+        let commits = &disk.commits;
         let before = commits.iter().rev().find(|commit| commit.at_us < harmed.at_us).map_or(0, |commit| commit.applied);
         let behind = commits.iter().filter(|commit| commit.at_us >= harmed.at_us);
         // What was read before may still be committed; what is not there any more, or out of turn, may not.

@@ -8,8 +8,7 @@ use crate::story::Story;
 
 pub(super) fn check(story: &Story<'_>) -> Result<(), String> {
     for disk in &story.disks {
-        let commits = disk.disk.commits();
-        if let Some(pair) = commits.windows(2).find(|pair| pair[1].applied <= pair[0].applied) {
+        if let Some(pair) = disk.commits.windows(2).find(|pair| pair[1].applied <= pair[0].applied) {
             let (host, shard) = (disk.host, disk.shard);
             return Err(format!("on host {host}, shard {shard} went from {:?} to {:?}", pair[0], pair[1]));
         }

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use fastrand::Rng;
+use protocol::hash::Hash;
 use protocol::position::SourcePosition;
 use shard::memory::{CommitFault, MemoryDisk, MemoryReader, MemoryStore};
 use shard::planted::{self, Mistake};
@@ -118,9 +119,14 @@ impl WorldDisk {
         self.plan().committed.clone()
     }
 
-    /// How many records of the log are applied on it.
-    pub fn applied(&self) -> u64 {
-        query::progress(&self.snapshot()).ok().and_then(|progress| offset_behind(&progress)).unwrap_or(0)
+    /// How many records of the log are applied on it, and the digest of the logical state they make.
+    ///
+    /// # Panics
+    /// When the state cannot be read.
+    pub fn state(&self) -> (u64, Hash) {
+        let snapshot = self.snapshot();
+        let applied = query::progress(&snapshot).ok().and_then(|progress| offset_behind(&progress)).unwrap_or(0);
+        (applied, state_digest(&snapshot).expect("a store in memory answers"))
     }
 
     /// The commit after `skipped` more fails in this way.
@@ -143,8 +149,8 @@ impl WorldDisk {
     ///
     /// # Panics
     /// When the state cannot be read.
-    pub fn digest(&self) -> [u8; 32] {
-        state_digest(&self.disk.fork().open()).expect("a store in memory answers")
+    pub fn digest(&self) -> Hash {
+        self.state().1
     }
 
     /// The store that is on it, for a look that closes nothing.
