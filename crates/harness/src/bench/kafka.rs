@@ -39,8 +39,8 @@ pub(crate) async fn measure(scale: Scale, options: ServerOptions, folder: &Path)
     let place = Place::Kafka(KafkaPlace { cluster: broker.cluster()?, topic: TOPIC.to_owned() });
     let mut run = Run { figures: Figures::new(scale.kafka_text()), scale, broker, place };
     run.deliveries(&options).await?;
-    // Last: what it writes in seconds keeps the disk busy for longer than that, and a neighbour would notice.
     run.neighbour(&options, folder).await?;
+    // Last: what it writes in seconds keeps the disk busy for longer than that, and a neighbour would notice.
     run.raw().await?;
     run.compare();
     Ok(run.figures)

@@ -22,15 +22,12 @@ use protocol::resource::AdapterKind;
 use shard::commit::{Shard, ShardIdentity};
 use shard::memory::MemoryStore;
 use shard::query::{self, MessageView, list};
-use shard::schedule::circuit::CircuitConfig;
-use shard::schedule::lane::Load;
 use shard::schedule::outgoing::OutgoingRecord;
-use shard::schedule::round_robin::RoundRobinConfig;
-use shard::schedule::scheduler::SchedulerConfig;
+use sim::cell::SESSION_TIMES;
 use sim::world::broker::Broker;
 use sim::world::disk::WorldDisk;
 use sim::world::log::LogServer;
-use sim::world::metadata::{MetadataServer, SessionTimes};
+use sim::world::metadata::MetadataServer;
 use sim::world::{Process, World, WorldOptions};
 use testkit::log::{CONTROL_KEY, Destination, LogWriter, OWNER_KEY, default_limits, default_policy, signing_key};
 use tokio::sync::watch;
@@ -51,42 +48,10 @@ pub(super) const TENANT: &str = "default";
 /// The destination of most tests.
 pub(super) const DESTINATION: &str = "orders";
 const SHARD_COUNT: u32 = 2;
-const SESSION_TIMES: SessionTimes = SessionTimes { timeout: Duration::from_secs(10), guard: Duration::from_secs(7) };
 
 fn worker_config(worker: &str) -> WorkerConfig {
-    let load_max = Load { messages: 32_768, bytes: 128 << 20 };
-    WorkerConfig {
-        worker: worker.to_owned(),
-        scheduler: SchedulerConfig {
-            window_entries_max: 16_384,
-            page_length: 1_024,
-            pages_per_turn_max: 16,
-            window_ahead_ms: 5_000,
-            claim_lead_ms: 50,
-            claims_per_turn_max: 2_048,
-            lane_load_max: Load { messages: 8_192, bytes: 32 << 20 },
-            shard_load_max: load_max,
-            round_robin: RoundRobinConfig { quantum: 64 << 10, deficit_max: 2_000_000, cost_min: 512 },
-            circuit: CircuitConfig { open_min: Duration::from_secs(1), open_max: Duration::from_secs(60) },
-        },
-        load_max,
-        run_records_max: 4_096,
-        run_bytes_max: 4 << 20,
-        records_in_flight_max: 2,
-        entries_per_record_max: 1_000,
-        send_deadline: Duration::from_secs(30),
-        recovery_deadline: Duration::from_secs(3),
-        lane_reopen_min: Duration::from_secs(1),
-        lane_reopen_max: Duration::from_secs(60),
-        fence_interval_max: Duration::from_secs(600),
-        fence_interval_min: Duration::from_millis(100),
-        expire_per_fence_max: 1_000,
-        release_interval: Duration::from_secs(10),
-        drain_deadline: Duration::from_secs(10),
-        reacquire_pause: Duration::from_secs(1),
-        verdicts_kept_max: 65_536,
-        end_watchers_max: 100_000,
-    }
+    let recovery_deadline = Duration::from_secs(3);
+    WorkerConfig { worker: worker.to_owned(), recovery_deadline, ..sim::cell::worker_config() }
 }
 
 struct ShardBook {
