@@ -5,9 +5,7 @@ use std::fs;
 use std::path::Path;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let folder = Path::new(&std::env::var_os("CARGO_MANIFEST_DIR").ok_or("CARGO_MANIFEST_DIR is not set")?)
-        .join("../../docs/errors")
-        .canonicalize()?;
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/errors").canonicalize()?;
     println!("cargo:rerun-if-changed={}", folder.display());
     let mut names = Vec::new();
     for entry in fs::read_dir(&folder)? {

@@ -19,8 +19,7 @@ const FILES: [&str; 10] = [
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let root =
-        Path::new(&std::env::var_os("CARGO_MANIFEST_DIR").ok_or("CARGO_MANIFEST_DIR is not set")?).join("../../proto");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../proto");
     println!("cargo::rerun-if-changed={}", root.display());
     let descriptors = protox::compile(FILES.map(|file| root.join(file)), [&root])?;
 

@@ -3,8 +3,7 @@
 use std::path::Path;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let proto_dir =
-        Path::new(&std::env::var_os("CARGO_MANIFEST_DIR").ok_or("CARGO_MANIFEST_DIR is not set")?).join("../../proto");
+    let proto_dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../proto");
     let row = proto_dir.join("v2/row.proto");
     println!("cargo:rerun-if-changed={}", proto_dir.display());
     let descriptors = protox::compile([row], [proto_dir])?;
