@@ -282,6 +282,7 @@ impl Scene<'_> {
         self.cell.broker.tolerate(self.cell.shards[shard].identity.shard);
         let end = log.archive().len() as u64;
         let back = random.u64(1..=8).min(end.saturating_sub(1));
+        let held = self.held(shard);
         let harm = match random.u8(0..4) {
             0 => {
                 let offset = end + random.u64(0..10);
@@ -301,7 +302,7 @@ impl Scene<'_> {
                 Harm::Recreated
             }
         };
-        self.harmed.set(Some(Harmed { shard, harm, at_us: self.cell.world.time().now_us() }));
+        self.harmed.replace(Some(Harmed { shard, harm, held }));
     }
 
     /// Everything works from here on, and every host has a worker.

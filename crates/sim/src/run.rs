@@ -105,8 +105,8 @@ pub fn run_as(seed: u64, swarm: &Swarm, verbose: bool) -> Result<Outcome, Failur
     let failure = |invariant, detail| Failure { invariant, detail, events: cell.world.events_tail() };
     let failed = ended.map_err(|detail| failure("liveness", detail))?;
 
-    let harmed = scene.harmed.get();
-    let is_sound = |shard: usize| harmed.is_none_or(|harmed| harmed.shard != shard);
+    let harmed = scene.harmed.take();
+    let is_sound = |shard: usize| harmed.as_ref().is_none_or(|harmed| harmed.shard != shard);
     let disks: Vec<DiskStory> = scene.disks.take().into_iter().map(DiskStory::of).collect();
     let snapshots = snapshots.take();
     // States are compared where somebody looked, and where each disk was in the end.
@@ -193,7 +193,7 @@ impl Scene<'_> {
     }
 
     fn sound_shards(&self) -> impl Iterator<Item = usize> {
-        let harmed = self.harmed.get().map(|harmed| harmed.shard);
+        let harmed = self.harmed.borrow().as_ref().map(|harmed| harmed.shard);
         (0..self.cell.shards.len()).filter(move |shard| harmed != Some(*shard))
     }
 

@@ -1,6 +1,6 @@
 //! Where a run happens: hosts with their disks and workers, which clients reach and troubles befall.
 
-use std::cell::{Cell as Slot, RefCell};
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use fastrand::Rng;
@@ -42,7 +42,7 @@ pub struct Scene<'a> {
     /// Every disk there ever was.
     pub disks: RefCell<Vec<HostDisk>>,
     /// The log that was harmed.
-    pub harmed: Slot<Option<Harmed>>,
+    pub harmed: RefCell<Option<Harmed>>,
 }
 
 impl<'a> Scene<'a> {
@@ -56,7 +56,7 @@ impl<'a> Scene<'a> {
             Host { name, disks: RefCell::new(disks), worker: RefCell::new(worker) }
         };
         let hosts = (0..swarm.hosts).map(host).collect();
-        Scene { cell, swarm, hosts, disks: all_disks, harmed: Slot::new(None) }
+        Scene { cell, swarm, hosts, disks: all_disks, harmed: RefCell::default() }
     }
 
     /// Starts a worker in place of one that died.
@@ -74,6 +74,17 @@ impl<'a> Scene<'a> {
     /// Where a shard is on a host.
     pub fn lifecycle(&self, host: usize, shard: usize) -> ShardLifecycle {
         self.hosts[host].worker.borrow().lifecycle(shard)
+    }
+
+    /// How many records of a shard's log each disk there ever was holds, or its worker was given.
+    pub fn held(&self, shard: usize) -> Vec<u64> {
+        let log = &self.cell.shards[shard].log;
+        let held_on = |disk: &HostDisk| {
+            let applied = disk.disk.commits().last().map_or(0, |commit| commit.applied);
+            let given = log.given(self.hosts[disk.host].worker.borrow().process.id());
+            if disk.shard == shard { applied.max(given) } else { 0 }
+        };
+        self.disks.borrow().iter().map(held_on).collect()
     }
 
     /// The host, and its worker, that a load balancer would send a shard's caller to: the one that is active, where there is one.

@@ -96,14 +96,14 @@ pub enum Harm {
 }
 
 /// A log that was harmed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Harmed {
     /// Of which shard.
     pub shard: usize,
     /// How.
     pub harm: Harm,
-    /// When, in true time.
-    pub at_us: i64,
+    /// How many of its records each disk of the story held then, or its worker had been given; the disks behind were not there yet.
+    pub held: Vec<u64>,
 }
 
 /// A run, told.

@@ -3,28 +3,26 @@
 //!
 //! And the other way round: a shard whose log is sound never fails.
 
-use crate::story::{Harm, Story};
+use crate::story::{Harm, Harmed, Story};
 
 pub(super) fn check(story: &Story<'_>) -> Result<(), String> {
-    let harmed = story.harmed.map(|harmed| harmed.shard);
-    if let Some((host, shard)) = story.failed.iter().find(|(_, shard)| harmed != Some(*shard)) {
+    let harmed = story.harmed.as_ref();
+    if let Some((host, shard)) = story.failed.iter().find(|(_, shard)| harmed.is_none_or(|log| log.shard != *shard)) {
         return Err(format!("shard {shard} has FAILED on host {host}, and nothing is wrong with its log"));
     }
-    let Some(harmed) = story.harmed else { return Ok(()) };
-    for disk in story.disks.iter().filter(|disk| disk.shard == harmed.shard) {
-        let commits = &disk.commits;
-        let before = commits.iter().rev().find(|commit| commit.at_us < harmed.at_us).map_or(0, |commit| commit.applied);
-        let behind = commits.iter().filter(|commit| commit.at_us >= harmed.at_us);
-        // What was read before may still be committed; what is not there any more, or out of turn, may not.
-        let passed = behind.map(|commit| commit.applied).find(|applied| match harmed.harm {
-            Harm::Skips(offset) => before <= offset && *applied > offset,
-            Harm::LostHead(offset) => before < offset && *applied > offset,
-            Harm::LostTail(_) | Harm::Recreated => false,
-        });
-        if let Some(applied) = passed {
+    let Some(Harmed { shard, harm, held }) = harmed else { return Ok(()) };
+    let held = held.iter().copied().chain(std::iter::repeat(0));
+    for (disk, held) in story.disks.iter().zip(held).filter(|(disk, _)| disk.shard == *shard) {
+        // What was read before may still be applied; what is not there any more, or out of turn, may not.
+        let hole = match *harm {
+            Harm::Skips(offset) if held <= offset => offset,
+            Harm::LostHead(offset) if held < offset => offset,
+            _ => continue,
+        };
+        if let Some(applied) = disk.commits.iter().map(|commit| commit.applied).find(|applied| *applied > hole) {
             return Err(format!(
-                "host {} applied {applied} records of shard {}, over the hole of {harmed:?}",
-                disk.host, disk.shard
+                "host {} applied {applied} records of shard {shard}, over a hole: {harm:?}, and it held {held}",
+                disk.host
             ));
         }
     }

@@ -1,5 +1,6 @@
 //! Shard logs of a world: one server a partition, and a client in every process that uses it.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -47,6 +48,8 @@ struct State {
     is_unavailable: bool,
     /// The record at this offset is left out by every read.
     skipped: Option<u64>,
+    /// The offset behind the last record that each process was given.
+    given: BTreeMap<ProcessId, u64>,
     random: Rng,
 }
 
@@ -76,6 +79,7 @@ impl LogServer {
             keeps_everything: true,
             is_unavailable: false,
             skipped: None,
+            given: BTreeMap::new(),
             random: shared.stream(&name),
         };
         LogServer { shared, shard, name, state: Arc::new(Mutex::new(state)), end: watch::Sender::new(0) }
@@ -125,6 +129,11 @@ impl LogServer {
     /// The first offset that can still be read.
     pub fn start(&self) -> u64 {
         self.lock().start
+    }
+
+    /// The offset behind the last record that a process was given.
+    pub fn given(&self, process: ProcessId) -> u64 {
+        self.lock().given.get(&process).copied().unwrap_or(0)
     }
 
     /// Loses the records at and behind an offset, as a log without a sync may.
@@ -234,8 +243,8 @@ impl LogServer {
     }
 
     /// Records from an offset on, `None` when there are none yet.
-    fn read_from(&self, next: u64, limit: ReadLimit) -> Result<Option<Vec<SourceRecord>>, ReadError> {
-        let state = self.lock();
+    fn read_from(&self, by: ProcessId, next: u64, limit: ReadLimit) -> Result<Option<Vec<SourceRecord>>, ReadError> {
+        let mut state = self.lock();
         if state.is_unavailable {
             return Err(ReadError::Unavailable { reason: "injected".to_owned() });
         }
@@ -244,18 +253,23 @@ impl LogServer {
             let detail = format!("offset {next} is not in {}, which holds {} up to {end}", self.name, state.start);
             return Err(ReadError::Gap { detail });
         }
-        let (mut records, mut bytes) = (Vec::new(), 0);
+        let (mut records, mut bytes, mut given) = (Vec::new(), 0, next);
         for (record, offset) in state.records[usize::try_from(next).unwrap_or(usize::MAX)..].iter().zip(next..) {
             if state.skipped == Some(offset) {
                 continue;
             }
             bytes += record.frame.len();
             records.push(record.clone());
+            given = offset + 1;
             if records.len() >= limit.records_max || bytes >= limit.bytes_max {
                 break;
             }
         }
-        Ok((!records.is_empty()).then_some(records))
+        if records.is_empty() {
+            return Ok(None);
+        }
+        state.given.insert(by, given);
+        Ok(Some(records))
     }
 
     fn barrier(&self) -> Result<Barrier, ReadError> {
@@ -303,12 +317,12 @@ impl ShardLog for LogClient {
         after: Option<&SourcePosition>,
         limit: ReadLimit,
     ) -> BoxFuture<'static, Result<Vec<SourceRecord>, ReadError>> {
-        let (server, next) = (self.server.clone(), self.server.next_of(after));
+        let (server, client, next) = (self.server.clone(), self.link.client, self.server.next_of(after));
         let mut end = self.server.end.subscribe();
         async move {
             let next = next?;
             loop {
-                if let Some(records) = server.read_from(next, limit)? {
+                if let Some(records) = server.read_from(client, next, limit)? {
                     return Ok(records);
                 }
                 // The server lives as long as this future.
