@@ -8,7 +8,7 @@ use rocksdb::{
     WriteOptions,
 };
 use store::database::{self, OpenError};
-use store::format_file::{Expected, Format};
+use store::format_file::{self, Expected, Format, FormatError};
 
 use crate::lock::FolderLock;
 use crate::options::EmbeddedOptions;
@@ -81,6 +81,10 @@ pub(crate) struct Database {
 }
 
 impl Database {
+    pub(crate) fn refuse_newer(folder: &Path) -> Result<(), FormatError> {
+        format_file::refuse_newer(folder, VERSION)
+    }
+
     pub(crate) fn open(
         folder: &Path,
         options: &EmbeddedOptions,

@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 
 use bytes::Bytes;
 use store::OpenError as DatabaseOpenError;
+use store::format_file::FormatError;
 use store::gate::Gate;
 use tokio::sync::oneshot;
 
@@ -114,6 +115,14 @@ impl Drop for Owner {
 }
 
 impl Embedded {
+    /// Refuses a folder that a newer build has written, without touching it.
+    ///
+    /// # Errors
+    /// [`FormatError::Newer`] only.
+    pub fn refuse_newer(folder: &Path) -> Result<(), FormatError> {
+        Database::refuse_newer(folder)
+    }
+
     /// Opens the engine in `folder`, making it there when the folder is empty or absent. `append_time` tells the time for
     /// append stamps; it is asked once a group commit and may go backwards, the stamps do not.
     ///

@@ -169,8 +169,8 @@ fn engine_error(database: &Path, error: &rocksdb::Error) -> OpenError {
     let (path, detail) = (database.to_owned(), error.to_string());
     match error.kind() {
         ErrorKind::Corruption => OpenError::Corrupt { path, detail },
-        // RocksDB has no kind of its own for a lock that is held.
-        ErrorKind::IOError if detail.contains("LOCK") || detail.contains("lock hold") => {
+        // RocksDB has no kind of its own for a lock that is held. These are its words for one of another process, and of this one.
+        ErrorKind::IOError if detail.contains("While lock file") || detail.contains("lock hold by") => {
             OpenError::InUse { path, detail }
         }
         _ => OpenError::Io { path, detail },

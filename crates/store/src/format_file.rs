@@ -112,6 +112,19 @@ pub enum FormatError {
     },
 }
 
+/// Refuses a folder that a newer build has written, without touching it. Whatever else is wrong with it shows when it is opened.
+///
+/// # Errors
+/// [`FormatError::Newer`] only.
+pub fn refuse_newer(folder: &Path, version_max: u32) -> Result<(), FormatError> {
+    match Format::read(folder) {
+        Ok(Some(Format { version, .. })) if version > version_max => {
+            Err(FormatError::Newer { path: folder.join(FILE_NAME), found: version, supported: version_max })
+        }
+        _ => Ok(()),
+    }
+}
+
 /// An identity as people read it: text where it is text, hex otherwise.
 fn readable(identity: &[u8]) -> String {
     match std::str::from_utf8(identity) {

@@ -20,7 +20,7 @@ use shard::store::{Batch, Change, CommitError, Family, Pair, Read, Store, StoreE
 use crate::database::{self, OpenError};
 use crate::end_filter::ReleasedThrough;
 use crate::engine::{Engine, store_error};
-use crate::format_file::Expected;
+use crate::format_file::{self, Expected, FormatError};
 use crate::gate::Gate;
 use crate::reader::{RocksReader, closed};
 use crate::resources::StoreResources;
@@ -100,6 +100,14 @@ impl RocksStore {
             synced,
             latest: ReadOptions::default(),
         })
+    }
+
+    /// Refuses a folder that a newer build has written, without touching it.
+    ///
+    /// # Errors
+    /// [`FormatError::Newer`] only.
+    pub fn refuse_newer(folder: &Path) -> Result<(), FormatError> {
+        format_file::refuse_newer(folder, VERSION)
     }
 
     /// The folder it is in.

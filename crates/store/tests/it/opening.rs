@@ -28,6 +28,18 @@ fn a_newer_version_is_refused() {
     Format { version: 2, ..format }.write(folder.path()).expect("written");
     let error = open(folder.path()).expect_err("newer");
     assert!(matches!(error, OpenError::Format(FormatError::Newer { found: 2, supported: 1, .. })), "{error}");
+    let refused = RocksStore::refuse_newer(folder.path()).expect_err("newer");
+    assert_eq!(refused.to_string(), error.to_string());
+}
+
+#[test]
+fn only_what_is_newer_is_refused_before_it_is_opened() {
+    let folder = tempfile::tempdir().expect("temporary folder");
+    RocksStore::refuse_newer(folder.path()).expect("nothing is there");
+    open(folder.path()).expect("open").close();
+    RocksStore::refuse_newer(folder.path()).expect("of this version");
+    fs::write(folder.path().join("FORMAT"), "nereus-delay").expect("written");
+    RocksStore::refuse_newer(folder.path()).expect("what is wrong with it shows when it is opened");
 }
 
 #[test]
@@ -104,6 +116,16 @@ fn a_folder_in_use_is_refused() {
     let _first = open(folder.path()).expect("open");
     let error = open(folder.path()).expect_err("in use");
     assert!(matches!(error, OpenError::InUse { .. }), "{error}");
+}
+
+#[test]
+fn an_error_of_the_disk_is_not_a_lock_whatever_the_folder_is_called() {
+    let parent = tempfile::tempdir().expect("temporary folder");
+    let folder = parent.path().join("BLOCK");
+    open(&folder).expect("open").close();
+    fs::write(folder.join("db/CURRENT"), "MANIFEST-999999\n").expect("written");
+    let error = open(&folder).expect_err("there is no such manifest");
+    assert!(matches!(error, OpenError::Io { .. }), "{error}");
 }
 
 #[test]
