@@ -112,6 +112,7 @@ pub struct TrustedUtc {
     window: Duration,
     last_qualified: Option<Sample>,
     withdrawal_count: u64,
+    withdrawn_by: Option<Unqualified>,
 }
 
 impl TrustedUtc {
@@ -124,6 +125,7 @@ impl TrustedUtc {
             trust: Trust::Refused(Unqualified::NoSample),
             last_qualified: None,
             withdrawal_count: 0,
+            withdrawn_by: None,
         }
     }
 
@@ -143,7 +145,10 @@ impl TrustedUtc {
         self.last = Some(sample);
         match self.trust {
             Trust::Qualified => self.last_qualified = Some(sample),
-            _ if was_qualified => self.withdrawal_count += 1,
+            _ if was_qualified => {
+                self.withdrawal_count += 1;
+                self.withdrawn_by = verdict.err();
+            }
             _ => {}
         }
     }
@@ -250,6 +255,11 @@ impl TrustedUtc {
         self.withdrawal_count
     }
 
+    /// Why trust was withdrawn the last time. For people: by now the clock may be trusted again.
+    pub fn withdrawn_by(&self) -> Option<Unqualified> {
+        self.withdrawn_by
+    }
+
     /// The newest sample, trusted or not.
     pub fn last_sample(&self) -> Option<&Sample> {
         self.last.as_ref()
@@ -350,13 +360,13 @@ mod tests {
         for step_us in [-1_000, -1, 0, 1, 1_000] {
             let guard = guard(&[sample(Duration::ZERO), stepped(100 * MS, step_us)]);
             assert!(guard.now(100 * MS).interval().is_some(), "{step_us} us");
-            assert_eq!(guard.withdrawal_count(), 0);
+            assert_eq!((guard.withdrawal_count(), guard.withdrawn_by()), (0, None));
         }
         for step_us in [-5_000_000, -1_001, 1_001, 5_000_000] {
             let guard = guard(&[sample(Duration::ZERO), stepped(100 * MS, step_us)]);
             let refusal = Unqualified::Stepped { step_us, divergence_max_us: 1_000 };
             assert_eq!(reason(guard.now(100 * MS)), refusal);
-            assert_eq!(guard.withdrawal_count(), 1);
+            assert_eq!((guard.withdrawal_count(), guard.withdrawn_by()), (1, Some(refusal)));
         }
     }
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::guard::{Reading, TrustedUtc};
+use crate::guard::{Reading, TrustedUtc, Unqualified};
 use crate::interval::TrustedInterval;
 use crate::options::{ClockOptions, ClockOptionsError};
 use crate::source::ClockSource;
@@ -22,6 +22,8 @@ pub struct ClockStatus {
     pub sample_age: Duration,
     /// How often trust was withdrawn since the start.
     pub withdrawal_count: u64,
+    /// Why it was withdrawn the last time.
+    pub withdrawn_by: Option<Unqualified>,
 }
 
 struct State {
@@ -97,6 +99,7 @@ impl TrustedClock {
             bound_us: sample.latest_us.saturating_sub(sample.earliest_us) / 2,
             sample_age: monotonic.saturating_sub(sample.anchor),
             withdrawal_count: state.guard.withdrawal_count(),
+            withdrawn_by: state.guard.withdrawn_by(),
         }
     }
 
