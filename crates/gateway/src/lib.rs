@@ -5,6 +5,7 @@
 //! "not taken".
 
 mod admin;
+mod connections;
 mod control_log;
 pub mod decode;
 mod destinations;

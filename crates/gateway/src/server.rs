@@ -4,12 +4,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::serve::ListenerExt as _;
 use control::cas::RecordError;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::connections::BoundedListener;
 use crate::state::{Gateway, GatewayParts};
 use crate::{destinations, http, idempotency, ingress};
 
@@ -40,18 +40,19 @@ pub struct Server {
     gateway: Arc<Gateway>,
     listener: TcpListener,
     address: SocketAddr,
+    connections_max: usize,
 }
 
 impl Server {
-    /// Listens on an address.
+    /// Listens on an address, for so many connections at once.
     ///
     /// # Errors
     /// [`StartError::Listen`].
-    pub async fn bind(parts: GatewayParts, address: SocketAddr) -> Result<Server, StartError> {
+    pub async fn bind(parts: GatewayParts, address: SocketAddr, connections_max: usize) -> Result<Server, StartError> {
         let listen = |source| StartError::Listen { address, source };
         let listener = TcpListener::bind(address).await.map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
-        Ok(Server { gateway: Arc::new(Gateway::new(parts)), listener, address })
+        Ok(Server { gateway: Arc::new(Gateway::new(parts)), listener, address, connections_max })
     }
 
     /// Where it listens; the port is the one that was given by the system when 0 was asked for.
@@ -64,7 +65,7 @@ impl Server {
     /// # Errors
     /// [`StartError`].
     pub async fn serve(self, mut stop: watch::Receiver<bool>) -> Result<(), StartError> {
-        let Server { gateway, listener, .. } = self;
+        let Server { gateway, listener, connections_max, .. } = self;
         let follow = destinations::load(&gateway).await?;
         let ingresses = ingress::load(&gateway).await?;
         let upkeep = async {
@@ -77,10 +78,7 @@ impl Server {
             );
         };
         let router = http::router(gateway.clone());
-        let listener = listener.tap_io(|stream| {
-            // Answers are small and wanted now; a socket that refuses the option still works.
-            let _ = stream.set_nodelay(true);
-        });
+        let listener = BoundedListener::new(listener, connections_max);
         let serve = axum::serve(listener, router).with_graceful_shutdown(async move {
             // A sender that is gone asks for the same thing.
             let _ = stop.wait_for(|stop| *stop).await;

@@ -110,6 +110,12 @@ pub(crate) struct ServeArgs {
     /// Shards of the route that the first start makes; later starts keep what is there [default: 2]
     #[arg(long, env = "NEREUS_DELAY_SHARDS", value_name = "N")]
     pub(crate) shards: Option<u32>,
+    /// For this project's tests (CONTRIBUTING.md): a file with the milliseconds that the clock is off
+    #[arg(long, env = "NEREUS_DELAY_TEST_CLOCK", value_name = "FILE", hide = true)]
+    pub(crate) test_clock: Option<PathBuf>,
+    /// For this project's tests: allows the one above
+    #[arg(long, env = "NEREUS_DELAY_TEST_HOOKS", hide = true)]
+    pub(crate) test_hooks: bool,
 }
 
 /// When a message is due.

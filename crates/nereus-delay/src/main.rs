@@ -6,12 +6,17 @@ mod bootstrap;
 mod cli;
 mod commands;
 mod config;
+mod data_folder;
 mod failure;
 mod host;
+mod open_files;
 mod output;
 mod serve;
+mod test_clock;
+mod time;
 
 use std::io::IsTerminal as _;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser as _;
@@ -65,7 +70,17 @@ fn run_server(args: &ServeArgs, output: &Output) -> Result<(), Failure> {
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
         .init();
-    serve::serve(&config).map_err(Failure::from)
+    serve::serve(&config, test_clock(args)?).map_err(Failure::from)
+}
+
+/// The clock of a test, where both that and the right to it were asked for.
+fn test_clock(args: &ServeArgs) -> Result<Option<&Path>, Failure> {
+    if args.test_clock.is_some() && !args.test_hooks {
+        let text = "NEREUS_DELAY_TEST_CLOCK moves the server's clock: it is for this project's tests, and refused without \
+                    NEREUS_DELAY_TEST_HOOKS=true";
+        return Err(Failure::usage(text));
+    }
+    Ok(args.test_clock.as_deref())
 }
 
 /// Defaults, the file over them, environment and flags over both; refused when its relations do not hold.

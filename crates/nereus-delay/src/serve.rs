@@ -1,7 +1,6 @@
 //! The server: every part made, joined and, in the end, taken apart in order.
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::io::Write as _;
 use std::num::NonZeroU32;
 use std::path::Path;
@@ -11,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use client::prepare::RouteSnapshot;
-use clock::{ClockOptions, SystemClock, SystemClockOptions, TrustedClock};
+use clock::TrustedClock;
 use control::cas::Records;
 use control::destination::DestinationRecord;
 use control::route::{RouteLog, RouteRecord, RouteState, parse_uuid};
@@ -49,13 +48,10 @@ use worker::task::{ShardParts, shard};
 use crate::bootstrap::{self, DEFAULT_ROUTE, KEY_VERSION, RouteSeed};
 use crate::config::{Configuration, EMBEDDED_RECORD_BYTES_MAX, KAFKA_RECORD_BYTES_MAX, RECORD_BYTES_MAX};
 use crate::host::{HostEnv, fill_random};
+use crate::{data_folder, open_files, time};
 
 /// How long open requests are finished after the listener has closed.
 const HTTP_DRAIN: Duration = Duration::from_secs(5);
-/// The clock is sampled at least this often; a sample is good for two seconds.
-const CLOCK_SAMPLE_INTERVAL: Duration = Duration::from_millis(500);
-/// Sockets and files that a busy server needs.
-const OPEN_FILES: u64 = 65_536;
 /// How much earlier than the worker Kafka's client library gives a record up.
 const KAFKA_ANSWER_MARGIN: Duration = Duration::from_secs(5);
 /// The longest pause before a lane that cannot be used is tried again. Trying writes nothing into the log.
@@ -65,20 +61,21 @@ const LANE_REOPEN_MAX: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 /// What kept it from starting, or broke it.
-pub(crate) fn serve(config: &Configuration) -> anyhow::Result<()> {
-    raise_open_files();
+pub(crate) fn serve(config: &Configuration, test_clock: Option<&Path>) -> anyhow::Result<()> {
+    data_folder::refuse_newer(&config.server.data)?;
+    let connections_max = open_files::connections_max()?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .thread_name("http")
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    runtime.block_on(run(config))
+    runtime.block_on(run(config, test_clock, connections_max))
 }
 
-async fn run(config: &Configuration) -> anyhow::Result<()> {
+async fn run(config: &Configuration, test_clock: Option<&Path>, connections_max: usize) -> anyhow::Result<()> {
     let data = &config.server.data;
     std::fs::create_dir_all(data).with_context(|| format!("cannot create {}", data.display()))?;
-    let clock = trusted_clock(config)?;
+    let clock = time::trusted_clock(&config.clock, test_clock)?;
     let resources = StoreResources::new(ResourceOptions {
         cache_bytes_max: config.storage.cache_bytes_max.size(),
         memtable_bytes_max: config.storage.write_buffer_bytes_max.size(),
@@ -100,7 +97,7 @@ async fn run(config: &Configuration) -> anyhow::Result<()> {
         // Nothing may come before the genesis in a shard's log.
         begin_route(&parts, &entry.shards).await?;
     }
-    let server = Server::bind(gateway_parts(&parts, entry, metrics)?, config.server.listen).await?;
+    let server = Server::bind(gateway_parts(&parts, entry, metrics)?, config.server.listen, connections_max).await?;
     announce(&parts, &server);
 
     let served = {
@@ -108,14 +105,20 @@ async fn run(config: &Configuration) -> anyhow::Result<()> {
         tokio::pin!(serving);
         tokio::select! {
             served = &mut serving => served.map_err(anyhow::Error::from),
-            never = keep_sampling(&parts.clock) => match never {},
+            never = time::watch(&parts.clock) => match never {},
             signal = stop_signal() => {
                 tracing::info!(signal, "stopping");
                 let _ = stop_http.send(true);
                 // Readers that follow a topic never finish by themselves.
                 tokio::time::timeout(HTTP_DRAIN, serving).await.unwrap_or(Ok(())).map_err(anyhow::Error::from)
             }
-            reason = parts.embedded.closed() => Err(anyhow::anyhow!("the embedded log closed itself: {reason}")),
+            reason = parts.embedded.closed() => {
+                tracing::error!(reason, "the embedded log closed itself; stopping");
+                let _ = stop_http.send(true);
+                // Whoever waits for an answer gets one, if only that nobody knows.
+                let _ = tokio::time::timeout(HTTP_DRAIN, serving).await;
+                Err(anyhow::Error::msg(data_folder::refused(&format!("the embedded log closed itself: {reason}"))))
+            }
         }
     };
     // What was admitted is finished before the log goes.
@@ -140,41 +143,21 @@ struct Parts<'a> {
     key: SigningKey,
 }
 
-fn trusted_clock(config: &Configuration) -> anyhow::Result<TrustedClock> {
-    let source = SystemClock::new(SystemClockOptions {
-        host_bound: config.clock.host_bound.duration(),
-        ..SystemClockOptions::default()
-    });
-    let options = ClockOptions {
-        uncertainty_max: config.clock.uncertainty_max.duration(),
-        stabilisation_window: config.clock.stabilisation_window.duration(),
-        require_sync: config.clock.require_sync,
-        ..ClockOptions::default()
-    };
-    let clock = TrustedClock::new(source, options)?;
-    let status = clock.status();
-    if !status.synchronised {
-        tracing::warn!(
-            bound_us = status.bound_us,
-            "the kernel does not call its clock synchronised; it is taken at its word within this bound, which is part of \
-             every lateness"
-        );
-    }
-    Ok(clock)
-}
-
 fn open_embedded(data: &Path, resources: &StoreResources, clock: &TrustedClock) -> anyhow::Result<Embedded> {
     let mut incarnation = [0; 16];
     fill_random(&mut incarnation);
     let options = EmbeddedOptions { new_incarnation: incarnation, ..EmbeddedOptions::new(resources.clone()) };
     let clock = clock.clone();
     let append_time = Arc::new(move || clock.append_time_ms());
-    match Embedded::open(&data.join("embedded"), options, append_time) {
+    match Embedded::open(&data_folder::embedded(data), options, append_time) {
         Ok(embedded) => Ok(embedded),
         Err(OpenError::Lock(error)) => Err(error).with_context(|| {
             format!("data folder {} is used by another server; each needs its own (--data)", data.display())
         }),
-        Err(error) => Err(error.into()),
+        Err(error @ (OpenError::Io { .. } | OpenError::Database(store::OpenError::Io { .. }))) => {
+            bail!(data_folder::refused(&error))
+        }
+        Err(error) => bail!(data_folder::damaged(&error)),
     }
 }
 
@@ -253,8 +236,8 @@ struct ShardSeed {
 }
 
 fn store_opener(parts: &Parts<'_>, shard: ShardId) -> (OpenStore, [u8; 16]) {
-    let folder =
-        parts.config.server.data.join("shards").join(shard.route.to_string()).join(shard.partition.to_string());
+    let folder = data_folder::shards(&parts.config.server.data);
+    let folder = folder.join(shard.route.to_string()).join(shard.partition.to_string());
     let resources = parts.resources.clone();
     let mut incarnation = [0; 16];
     fill_random(&mut incarnation);
@@ -264,7 +247,7 @@ fn store_opener(parts: &Parts<'_>, shard: ShardId) -> (OpenStore, [u8; 16]) {
         RocksStore::open(&folder, identity.as_bytes(), incarnation, &resources, &StoreOptions::default()).map_err(
             |error| match error {
                 store::OpenError::Io { .. } => StoreError::Io { detail: error.to_string() },
-                error => StoreError::Corrupt { detail: error.to_string() },
+                error => StoreError::Corrupt { detail: data_folder::damaged(&error) },
             },
         )
     };
@@ -497,15 +480,6 @@ async fn begin_route(parts: &Parts<'_>, shards: &[ShardHandle]) -> anyhow::Resul
     Ok(())
 }
 
-/// Samples the clock while nobody asks for the time: after a silence it would have to prove itself anew.
-async fn keep_sampling(clock: &TrustedClock) -> Infallible {
-    let mut interval = tokio::time::interval(CLOCK_SAMPLE_INTERVAL);
-    loop {
-        interval.tick().await;
-        clock.now();
-    }
-}
-
 /// The one line on standard output: scripts wait for it, and read the address from it.
 #[expect(clippy::print_stdout, reason = "this line is the command's output")]
 fn announce(parts: &Parts<'_>, server: &Server) {
@@ -538,20 +512,5 @@ async fn stop_signal() -> &'static str {
     tokio::select! {
         _ = terminate.recv() => "SIGTERM",
         _ = interrupt.recv() => "SIGINT",
-    }
-}
-
-/// Each connection is a file; a default limit of 1,024 is soon reached.
-fn raise_open_files() {
-    match rlimit::increase_nofile_limit(OPEN_FILES) {
-        Ok(limit) if limit < OPEN_FILES => {
-            tracing::warn!(
-                limit,
-                wanted = OPEN_FILES,
-                "the limit of open files is low; connections beyond it are refused"
-            );
-        }
-        Ok(_) => {}
-        Err(error) => tracing::warn!(%error, "the limit of open files could not be raised"),
     }
 }
