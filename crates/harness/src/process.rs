@@ -1,5 +1,6 @@
 //! A server process: started, asked, killed, stopped.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
@@ -32,12 +33,20 @@ pub struct ServerOptions {
     pub config: String,
     /// Shards of a new route.
     pub shards: u32,
+    /// A command that it is started under and that becomes it, such as `env NAME=VALUE`; empty for none.
+    pub under: Vec<String>,
 }
 
 impl ServerOptions {
     /// A server of defaults in a folder.
     pub fn new(binary: impl Into<PathBuf>, folder: impl Into<PathBuf>) -> ServerOptions {
-        ServerOptions { binary: binary.into(), folder: folder.into(), config: String::new(), shards: 2 }
+        ServerOptions {
+            binary: binary.into(),
+            folder: folder.into(),
+            config: String::new(),
+            shards: 2,
+            under: Vec::new(),
+        }
     }
 
     /// The data folder.
@@ -90,6 +99,25 @@ impl ServerProcess {
         let mut child = spawn(options)?;
         sleep_until(Instant::now() + after).await;
         child.kill().await.context("cannot kill the server")
+    }
+
+    /// Runs a server that is to end by itself before it listens, to its end.
+    ///
+    /// # Errors
+    /// When it cannot be started, or does not end in time; it is killed then.
+    pub async fn start_refused(options: &ServerOptions) -> anyhow::Result<Refused> {
+        let said_before = std::fs::metadata(options.log()).map_or(0, |log| log.len());
+        let child = spawn(options)?;
+        let output = timeout(START_LIMIT, child.wait_with_output()).await;
+        let output =
+            output.with_context(|| format!("the server goes on; its log ends:\n{}", tail(&options.log())))??;
+        let log = std::fs::read(options.log())?;
+        let said = log.get(usize::try_from(said_before)?..).unwrap_or_default();
+        Ok(Refused {
+            exit_code: output.status.code(),
+            announced: String::from_utf8_lossy(&output.stdout).into_owned(),
+            said: String::from_utf8_lossy(said).into_owned(),
+        })
     }
 
     /// Starts a server and waits until every shard is active.
@@ -162,6 +190,22 @@ impl ServerProcess {
         kill_process(pid, signal).context("cannot signal the server")
     }
 
+    /// Lets it stand still, as a debugger or a freezer would, until [`thaw`](ServerProcess::thaw).
+    ///
+    /// # Errors
+    /// When it is gone.
+    pub fn freeze(&self) -> anyhow::Result<()> {
+        self.signal(Signal::STOP)
+    }
+
+    /// Lets it go on.
+    ///
+    /// # Errors
+    /// When it is gone.
+    pub fn thaw(&self) -> anyhow::Result<()> {
+        self.signal(Signal::CONT)
+    }
+
     /// Waits until it ends by itself.
     ///
     /// # Errors
@@ -178,6 +222,14 @@ impl ServerProcess {
         Usage::of(self.id)
     }
 
+    /// How many files and sockets it has open.
+    ///
+    /// # Errors
+    /// When it is gone.
+    pub fn open_files(&self) -> anyhow::Result<usize> {
+        Ok(std::fs::read_dir(format!("/proc/{}/fd", self.id)).context("the process is gone")?.count())
+    }
+
     /// The end of its log, for failures.
     pub fn log_tail(&self) -> String {
         tail(&self.log)
@@ -189,7 +241,10 @@ fn spawn(options: &ServerOptions) -> anyhow::Result<Child> {
     let config = options.folder.join("nereus-delay.toml");
     std::fs::write(&config, &options.config)?;
     let errors = File::options().create(true).append(true).open(options.log())?;
-    Command::new(&options.binary)
+    let words = options.under.iter().map(OsStr::new).chain([options.binary.as_os_str()]);
+    let words: Vec<&OsStr> = words.collect();
+    Command::new(words[0])
+        .args(&words[1..])
         .args(["serve", "--listen", "127.0.0.1:0", "--shards", &options.shards.to_string()])
         .arg("--data")
         .arg(options.data())
@@ -201,6 +256,17 @@ fn spawn(options: &ServerOptions) -> anyhow::Result<Child> {
         .kill_on_drop(true)
         .spawn()
         .with_context(|| format!("cannot start {}", options.binary.display()))
+}
+
+/// A start that came to nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// What it ended with; `None` when a signal ended it.
+    pub exit_code: Option<i32>,
+    /// Its standard output, where a server that listens says so.
+    pub announced: String,
+    /// What it said to people.
+    pub said: String,
 }
 
 /// What a process has used and uses.

@@ -3,7 +3,7 @@
 //!
 //! [`ledger`] keeps what was asked and answered, [`load`] asks over HTTP and [`ingress`] by records, [`topics`] says where messages
 //! go, [`reader`] consumes, [`check`] holds one against the other. The workload follows from the seed; when exactly what happens
-//! is the machine's affair.
+//! is the machine's affair. [`trial`] has the same load and check for any other trouble.
 
 mod chance;
 mod check;
@@ -17,6 +17,7 @@ mod report;
 #[cfg(test)]
 mod tests;
 mod topics;
+mod trial;
 
 use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
@@ -41,6 +42,7 @@ use self::load::{Round, Worker};
 use self::reader::Followers;
 pub use self::report::Report;
 use self::topics::{DESTINATIONS, Topics};
+pub use self::trial::Trial;
 use crate::console::say;
 use crate::process::{ServerOptions, ServerProcess};
 use crate::run_folder::RunFolder;
@@ -52,8 +54,8 @@ const SHARDS: u32 = 3;
 const WORKERS: u64 = 12;
 /// The shortest expiry that the configuration below lets messages have, and a little more.
 const EXPIRY_MS_MIN: i64 = 2_400;
-/// Short expiries, so that some expire within a run; small memory and log, so that flushes and trims fall into the rounds.
-const CONFIG: &str = "\
+/// What the load is made for: short expiries, so that some expire within a run; small memory and log, so that flushes and trims fall into the rounds.
+pub const CONFIG: &str = "\
 [clock]
 uncertainty_max = \"200ms\"
 [limits]
@@ -158,20 +160,7 @@ async fn run_in(options: &Options, folder: &Path) -> anyhow::Result<Report> {
             Topics::Kafka(Box::new(KafkaSide::start(&folder.join("kafka")).await?))
         }
     };
-    let mut run = Run {
-        seed: options.seed,
-        scene: options.scene,
-        rounds: options.rounds,
-        server,
-        ledger: RefCell::new(Ledger::default()),
-        topics,
-        workers: (0..WORKERS).map(Worker::new).collect(),
-        verified: 0,
-        start_kills: 0,
-        is_paused: false,
-        started: Instant::now(),
-    };
-    run.rounds_and_check().await
+    Run::new(options.seed, options.scene, options.rounds, server, topics).rounds_and_check().await
 }
 
 struct Run {
@@ -186,10 +175,29 @@ struct Run {
     verified: u64,
     start_kills: u64,
     is_paused: bool,
+    /// How long behind its expiry a record may be appended that was admitted before.
+    expiry_grace_ms: i64,
     started: Instant,
 }
 
 impl Run {
+    fn new(seed: u64, scene: Scene, rounds: u64, server: ServerOptions, topics: Topics) -> Run {
+        Run {
+            seed,
+            scene,
+            rounds,
+            server,
+            ledger: RefCell::new(Ledger::default()),
+            topics,
+            workers: (0..WORKERS).map(Worker::new).collect(),
+            verified: 0,
+            start_kills: 0,
+            is_paused: false,
+            expiry_grace_ms: if scene == Scene::Embedded { EXPIRY_GRACE_MS } else { KAFKA_EXPIRY_GRACE_MS },
+            started: Instant::now(),
+        }
+    }
+
     async fn rounds_and_check(&mut self) -> anyhow::Result<Report> {
         let server = match self.scene {
             Scene::Embedded | Scene::KafkaServer => {
@@ -206,6 +214,11 @@ impl Run {
                 server
             }
         };
+        self.finish(server).await
+    }
+
+    /// Checks everything on a server that nothing disturbs any more, and stops it.
+    async fn finish(&mut self, server: ServerProcess) -> anyhow::Result<Report> {
         let (account, ingress) = self.settle(server.client()).await?;
         let status = server.stop().await?;
         let ledger = self.ledger.get_mut();
@@ -392,7 +405,6 @@ impl Run {
         say("checking");
         let ingress = self.topics.replay(self.ledger.get_mut())?;
         let shards = client.call(Method::GET, &["v1", "admin", "shards"]).send::<ShardList>().await?.body;
-        let is_kafka = self.scene != Scene::Embedded;
         let evidence = Evidence {
             asked_at_ms: now_ms(),
             messages: reader::list_messages(client).await?,
@@ -401,8 +413,8 @@ impl Run {
             scheduled_total: shards.items.iter().map(|shard| shard.totals.scheduled).sum(),
             arrivals: self.topics.take_arrivals()?,
             topics: DESTINATIONS.iter().map(|destination| destination.topic.to_owned()).collect(),
-            attempts_tell_apart: is_kafka,
-            expiry_grace_ms: if is_kafka { KAFKA_EXPIRY_GRACE_MS } else { EXPIRY_GRACE_MS },
+            attempts_tell_apart: self.scene != Scene::Embedded,
+            expiry_grace_ms: self.expiry_grace_ms,
         };
         Ok((check(self.ledger.get_mut(), &evidence), ingress))
     }
