@@ -7,6 +7,7 @@ mod command_line;
 mod crash;
 mod idempotency;
 mod kafka;
+mod process;
 mod reading;
 mod restart;
 mod world;
