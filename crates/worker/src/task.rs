@@ -359,6 +359,11 @@ impl<S: Store + 'static> ShardTask<S> {
                 }
                 records = &mut active.read => {
                     let records = records.map_err(read_end)?;
+                    if planted::is(Mistake::AckBeforeCommit) {
+                        let last = records.last().map(|record| record.position.clone());
+                        self.shared.status.send_modify(|status| status.applied = last.or(status.applied.take()));
+                        tokio::time::sleep(PAUSE_MIN).await;
+                    }
                     self.records(&mut active, &records)?;
                 }
                 Some((id, result)) = active.appends.next() => active.pump.answered(id, result),
@@ -413,10 +418,6 @@ impl<S: Store + 'static> ShardTask<S> {
 
     fn records(&self, active: &mut Active<S>, records: &[SourceRecord]) -> Result<(), End> {
         check_successors(active.pump.shard().applied_position(), records)?;
-        if planted::is(Mistake::AckBeforeCommit) {
-            let last = records.last().map(|record| record.position.clone());
-            self.shared.status.send_modify(|status| status.applied = last.or(status.applied.take()));
-        }
         let before = self.env.monotonic();
         let committed = active.pump.records(records).map_err(run_end)?;
         self.parts.metrics.committed(&committed, self.env.monotonic().saturating_sub(before));
