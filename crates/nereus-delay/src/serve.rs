@@ -390,6 +390,7 @@ fn worker_config(config: &Configuration) -> WorkerConfig {
         run_records_max: delivery.run_records_max,
         run_bytes_max: 4 << 20,
         records_in_flight_max: 2,
+        append_retry_delay: Duration::from_millis(20),
         entries_per_record_max: 512,
         send_deadline: delivery.send_deadline.duration(),
         recovery_deadline: delivery.recovery_deadline.duration(),

@@ -70,6 +70,7 @@ pub fn worker_config() -> WorkerConfig {
         run_records_max: 4_096,
         run_bytes_max: 4 << 20,
         records_in_flight_max: 2,
+        append_retry_delay: Duration::from_millis(20),
         entries_per_record_max: 512,
         send_deadline: Duration::from_secs(30),
         recovery_deadline: Duration::from_secs(30),

@@ -20,6 +20,8 @@ pub struct WorkerConfig {
     pub run_bytes_max: usize,
     /// Owner records of one kind that may be on their way through the log at once. While they are, entries gather.
     pub records_in_flight_max: usize,
+    /// Pause before anything is appended again after the log did not take a record, or could not say whether it did.
+    pub append_retry_delay: Duration,
     /// Entries of one owner record at most; genesis may say less.
     pub entries_per_record_max: usize,
     /// From handing an attempt over until its outcome counts as unknown.

@@ -2,9 +2,11 @@
 //!
 //! Entries gather here by kind and leave in records: at most a few of each kind are under way, so that under load each record
 //! carries many entries and without load none waits. Bytes whose fate in the log is unknown are sent again as they are; apply
-//! lets the second copy change nothing.
+//! lets the second copy change nothing. A log that does not take a record is left alone for a moment: one that refuses at once
+//! would be asked as fast as the machine can sign.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use bytes::Bytes;
 use clock::TrustedInterval;
@@ -77,15 +79,15 @@ impl Cargo {
 struct UnderWay {
     frame: Bytes,
     cargo: Cargo,
+    /// The log does not know whether it has it.
+    is_in_doubt: bool,
 }
 
 /// What the caller has to do about an answered append.
 #[derive(Debug)]
 pub(crate) enum Answered {
-    /// Nothing: the record will come back through the log.
+    /// Nothing: the record will come back through the log, or be sent again.
     Appended,
-    /// The same bytes must be appended again under the same id.
-    Again(Bytes),
     /// The record never was in the log, and never will be. Entries that stay true are in the outbox again; these are the
     /// caller's.
     NotAppended(Cargo),
@@ -96,6 +98,9 @@ pub(crate) struct Outbox {
     run: OwnerRun,
     in_flight_max: usize,
     entries_max: usize,
+    retry_delay: Duration,
+    /// When the log is asked again that did not take a record.
+    retry_at: Option<Duration>,
     owner_sequence: u64,
     next_id: u64,
     outcomes: BTreeMap<AttemptRef, Outcome>,
@@ -105,11 +110,13 @@ pub(crate) struct Outbox {
 }
 
 impl Outbox {
-    pub(crate) fn new(run: OwnerRun, in_flight_max: usize, entries_max: usize) -> Outbox {
+    pub(crate) fn new(run: OwnerRun, in_flight_max: usize, entries_max: usize, retry_delay: Duration) -> Outbox {
         Outbox {
             run,
             in_flight_max,
             entries_max,
+            retry_delay,
+            retry_at: None,
             owner_sequence: 0,
             next_id: 0,
             outcomes: BTreeMap::new(),
@@ -152,14 +159,31 @@ impl Outbox {
         self.outcomes.is_empty() && self.resolutions.is_empty() && self.refusals.is_empty() && self.under_way.is_empty()
     }
 
-    /// How many admission entries the next record may take; `None` while enough of them are under way.
-    pub(crate) fn admission_room(&self) -> Option<usize> {
-        (self.in_flight(Kind::Admission) < self.in_flight_max).then_some(self.entries_max)
+    /// When the log is asked again; `None` while nothing is in the way.
+    pub(crate) fn retry_at(&self) -> Option<Duration> {
+        self.retry_at
     }
 
-    /// Whether a fence is on its way.
-    pub(crate) fn has_fence(&self) -> bool {
-        self.in_flight(Kind::Fence) > 0
+    /// Begins again once the log was left alone for long enough: what it may not have is sent again.
+    pub(crate) fn retry(&mut self, monotonic: Duration) -> Vec<(AppendId, Bytes)> {
+        if self.retry_at.is_none_or(|at| monotonic < at) {
+            return Vec::new();
+        }
+        self.retry_at = None;
+        let again = |(id, record): (&AppendId, &mut UnderWay)| {
+            std::mem::take(&mut record.is_in_doubt).then(|| (*id, record.frame.clone()))
+        };
+        self.under_way.iter_mut().filter_map(again).collect()
+    }
+
+    /// How many admission entries the next record may take; `None` while there is no room for another record.
+    pub(crate) fn admission_room(&self) -> Option<usize> {
+        self.has_room(Kind::Admission, self.in_flight_max).then_some(self.entries_max)
+    }
+
+    /// Whether a fence may be sent: one at a time.
+    pub(crate) fn has_fence_room(&self) -> bool {
+        self.has_room(Kind::Fence, 1)
     }
 
     /// A record with these admissions.
@@ -183,19 +207,19 @@ impl Outbox {
     /// Records with what waits, as far as they may be under way.
     pub(crate) fn flush(&mut self, observed_at: TrustedInterval) -> Vec<(AppendId, Bytes)> {
         let mut appends = Vec::new();
-        while !self.outcomes.is_empty() && self.in_flight(Kind::Outcome) < self.in_flight_max {
+        while !self.outcomes.is_empty() && self.has_room(Kind::Outcome, self.in_flight_max) {
             let entries = take_front(&mut self.outcomes, self.entries_max);
             let stamp = self.stamp(observed_at);
             let body = MutationBody::PublishOutcome(Outcomes { stamp, entries: entries.clone() });
             appends.push(self.send(body, Cargo::Outcomes(entries)));
         }
-        while !self.resolutions.is_empty() && self.in_flight(Kind::Resolution) < self.in_flight_max {
+        while !self.resolutions.is_empty() && self.has_room(Kind::Resolution, self.in_flight_max) {
             let entries = take_front(&mut self.resolutions, self.entries_max);
             let stamp = self.stamp(observed_at);
             let body = MutationBody::EvidenceResolution(Outcomes { stamp, entries: entries.clone() });
             appends.push(self.send(body, Cargo::Resolutions(entries)));
         }
-        while !self.refusals.is_empty() && self.in_flight(Kind::Refusal) < self.in_flight_max {
+        while !self.refusals.is_empty() && self.has_room(Kind::Refusal, self.in_flight_max) {
             let entries = take_front(&mut self.refusals, self.entries_max);
             let stamp = self.stamp(observed_at);
             let body = MutationBody::ClaimResult(ClaimResult { stamp, entries: entries.clone() });
@@ -205,21 +229,22 @@ impl Outbox {
     }
 
     /// Takes in the log's answer to an append.
-    pub(crate) fn answered(&mut self, id: AppendId, result: Result<(), AppendError>) -> Answered {
-        match result {
-            Ok(()) => {
-                self.under_way.remove(&id);
-                Answered::Appended
+    pub(crate) fn answered(&mut self, id: AppendId, result: Result<(), AppendError>, monotonic: Duration) -> Answered {
+        if result.is_err() {
+            self.retry_at = Some(monotonic + self.retry_delay);
+        }
+        if let Err(AppendError::Unknown { .. }) = result {
+            if let Some(record) = self.under_way.get_mut(&id) {
+                record.is_in_doubt = true;
             }
-            Err(AppendError::Unknown { .. }) => match self.under_way.get(&id) {
-                Some(under_way) => Answered::Again(under_way.frame.clone()),
-                None => Answered::Appended,
-            },
-            Err(AppendError::NotAppended { .. }) => {
-                let Some(UnderWay { cargo, .. }) = self.under_way.remove(&id) else { return Answered::Appended };
+            return Answered::Appended;
+        }
+        match (self.under_way.remove(&id), result) {
+            (Some(UnderWay { cargo, .. }), Err(_)) => {
                 self.take_back(&cargo);
                 Answered::NotAppended(cargo)
             }
+            _ => Answered::Appended,
         }
     }
 
@@ -244,7 +269,7 @@ impl Outbox {
         let frame = self.run.sign(body);
         self.next_id += 1;
         let id = AppendId(self.next_id);
-        self.under_way.insert(id, UnderWay { frame: frame.clone(), cargo });
+        self.under_way.insert(id, UnderWay { frame: frame.clone(), cargo, is_in_doubt: false });
         (id, frame)
     }
 
@@ -258,8 +283,9 @@ impl Outbox {
         }
     }
 
-    fn in_flight(&self, kind: Kind) -> usize {
-        self.under_way.values().filter(|under_way| under_way.cargo.kind() == kind).count()
+    fn has_room(&self, kind: Kind, records_max: usize) -> bool {
+        let records = self.under_way.values().filter(|under_way| under_way.cargo.kind() == kind).count();
+        self.retry_at.is_none() && records < records_max
     }
 }
 

@@ -106,7 +106,7 @@ impl<S: Store> Pump<S> {
         }
         let lanes = LaneBook::new(&config, scheduler.lanes().keys().copied(), recovering, monotonic);
         Ok(Pump {
-            outbox: Outbox::new(run.clone(), config.records_in_flight_max, entries_max),
+            outbox: Outbox::new(run.clone(), config.records_in_flight_max, entries_max, config.append_retry_delay),
             fence: FencePlan::new(paces, monotonic),
             config,
             run,
@@ -231,6 +231,9 @@ impl<S: Store> Pump<S> {
     ) -> Result<Advance, StoreError> {
         let mut advance = Advance::default();
         self.open_lanes(monotonic)?;
+        for (id, frame) in self.outbox.retry(monotonic) {
+            self.actions.push(Action::Append { id, frame });
+        }
         if let Some(now) = now.interval() {
             // Claims that no record has room for would only stand in the way of those that are due later and of another lane: a
             // backlog goes out a record at a time, and each has every lane in it.
@@ -260,7 +263,7 @@ impl<S: Store> Pump<S> {
     }
 
     fn close_deadlines(&mut self, now: TrustedInterval, monotonic: Duration) -> Result<(), StoreError> {
-        if self.outbox.has_fence() {
+        if !self.outbox.has_fence_room() {
             return Ok(());
         }
         let Some(reason) = self.fence.due(now, monotonic) else { return Ok(()) };
@@ -404,10 +407,9 @@ impl<S: Store> Pump<S> {
     }
 
     /// The log's answer to an append of ours.
-    pub(crate) fn answered(&mut self, id: AppendId, result: Result<(), AppendError>) {
-        match self.outbox.answered(id, result) {
+    pub(crate) fn answered(&mut self, id: AppendId, result: Result<(), AppendError>, monotonic: Duration) {
+        match self.outbox.answered(id, result, monotonic) {
             Answered::Appended => {}
-            Answered::Again(frame) => self.actions.push(Action::Append { id, frame }),
             Answered::NotAppended(Cargo::Admissions(entries)) => self.scheduler.withdraw(&entries),
             Answered::NotAppended(Cargo::Fence) => self.fence.deadline_set(0),
             Answered::NotAppended(Cargo::Outcomes(_) | Cargo::Resolutions(_) | Cargo::Refusals(_)) => {}
@@ -439,14 +441,16 @@ impl<S: Store> Pump<S> {
     /// would be waking up for nothing, over and over.
     pub(crate) fn wake(&self, now: Reading) -> Wake {
         let lanes = self.lanes.wake().filter(|_| !self.draining);
+        let retry_at = self.outbox.retry_at();
         if now.interval().is_none() {
-            return Wake { earliest_ms: None, monotonic: lanes };
+            return Wake { earliest_ms: None, monotonic: lanes.into_iter().chain(retry_at).min() };
         }
         let scheduler = if self.draining { SchedulerWake::default() } else { self.scheduler.wake() };
         let (deadline_ms, fence_at) = self.fence.wake();
         let due = scheduler.earliest_ms.filter(|_| self.outbox.admission_room().is_some());
-        let deadline_ms = deadline_ms.filter(|_| !self.outbox.has_fence());
-        let monotonic = [lanes, scheduler.monotonic, Some(fence_at)];
+        let deadline_ms = deadline_ms.filter(|_| self.outbox.has_fence_room());
+        let fence_at = Some(fence_at).filter(|_| self.outbox.has_fence_room());
+        let monotonic = [lanes, retry_at, scheduler.monotonic, fence_at];
         Wake { earliest_ms: due.into_iter().chain(deadline_ms).min(), monotonic: monotonic.into_iter().flatten().min() }
     }
 

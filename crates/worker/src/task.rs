@@ -362,11 +362,13 @@ impl<S: Store + 'static> ShardTask<S> {
                     if planted::is(Mistake::AckBeforeCommit) {
                         let last = records.last().map(|record| record.position.clone());
                         self.shared.status.send_modify(|status| status.applied = last.or(status.applied.take()));
-                        tokio::time::sleep(PAUSE_MIN).await;
+                        tokio::time::sleep_until(Instant::now() + PAUSE_MIN).await;
                     }
                     self.records(&mut active, &records)?;
                 }
-                Some((id, result)) = active.appends.next() => active.pump.answered(id, result),
+                Some((id, result)) = active.appends.next() => {
+                    active.pump.answered(id, result, self.env.monotonic());
+                }
                 Some(event) = active.lane_events.recv() => self.lane_event(&mut active, event),
                 Some(request) = self.requests.recv() => answer(&active.pump, &active.sessions, request),
                 () = active.share.room() => {}

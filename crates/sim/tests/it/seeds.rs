@@ -10,9 +10,15 @@ use sim::swarm::{Swarm, Trouble};
 /// Seeds that every build plays.
 const FIXED: u64 = 300;
 /// Seeds that once failed.
-const FOUND: [u64; 1] = [
+const FOUND: [u64; 6] = [
     // A log lost its head in the microsecond in which a worker had applied the last record of it.
     3_857_764_006_117_640_173,
+    // An owner asked a log that refused at once as fast as it could.
+    1_000_816,
+    1_004_757,
+    1_005_216,
+    1_007_852,
+    1_009_835,
 ];
 /// Seeds that nobody has played before.
 const FRESH: u64 = 200;

@@ -1,8 +1,10 @@
 //! A log that has lost something, or is another one, stops the shard for good: nothing is guessed, nothing is sent.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use protocol::record::{self, LogRecord};
+use sim::world::Paces;
 use sim::world::broker::Broker;
 use sim::world::log::LogFaults;
 use testkit::log::default_limits;
@@ -224,4 +226,29 @@ fn lost_answers_of_the_log_cost_no_attempt() {
     let received = cell.broker.received();
     assert!(received.iter().all(|received| received.attempt.attempt == 1), "{received:?}");
     assert_eq!(account::settle(&cell), Account { accepted: 100, published: 100, ..Account::default() });
+}
+
+/// Nor does anything else of an owner turn as fast as it can: at one moment, the world allows so many steps and no more.
+#[test]
+fn a_log_that_refuses_at_once_is_left_alone_for_a_moment() {
+    let cell = Cell::new(CellOptions::new(60));
+    let disks = cell.disks("a");
+    cell.world.run(async {
+        let worker = cell.start("worker", &disks);
+        worker.active().await;
+        cell.append(&cell.schedule(0, 0, cell.world.now_ms() + 1_000));
+        let log = &cell.shards[0].log;
+        log.set_paces(Paces::fixed(0, 0));
+        cell.world.wait(Duration::from_millis(500)).await;
+        log.set_unavailable(true);
+        let sent = || worker.metrics.owner_log_bytes.load(Ordering::Relaxed);
+        let before = sent();
+        cell.world.wait(Duration::from_secs(10)).await;
+        // One record a moment, and few bytes each.
+        let records = (sent() - before) / 300;
+        assert!((100..=1_000).contains(&records), "{records} in ten seconds");
+        log.set_unavailable(false);
+        cell.world.wait(Duration::from_millis(200)).await;
+        assert_eq!(account::settle(&cell), Account { accepted: 1, published: 1, ..Account::default() });
+    });
 }
