@@ -2,7 +2,6 @@
 //! workers ask and consumers follow, and in the end the account has to close as after crash rounds.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::pin;
 use std::time::Duration;
@@ -40,11 +39,6 @@ impl Trial {
     /// How its servers are started.
     pub fn options(&self) -> &ServerOptions {
         &self.run.server
-    }
-
-    /// What was refused so far, by code.
-    pub fn refusals(&self) -> BTreeMap<String, u64> {
-        self.run.ledger.borrow().refusals.clone()
     }
 
     /// From here on a record may be appended this much later behind its message's expiry: it was admitted before, and the

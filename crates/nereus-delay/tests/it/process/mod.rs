@@ -64,7 +64,10 @@ impl Stage {
     async fn close(mut self, server: ServerProcess) -> Report {
         self.load(&server).await;
         let Stage { seed, trial, folder } = self;
-        let report = trial.close(server).await.unwrap_or_else(|error| panic!("seed {seed}: {error:#}"));
+        let options = trial.options().clone();
+        let closed = trial.close(server).await;
+        let report =
+            closed.unwrap_or_else(|error| panic!("seed {seed}: {error:#}; the servers said:\n{}", said(&options)));
         if !report.violations.is_empty() {
             panic!("seed {seed}, in {}:\n{}", folder.keep().display(), report.violation_lines());
         }
