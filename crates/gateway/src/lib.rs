@@ -19,6 +19,8 @@ mod problem;
 pub mod routes;
 mod server;
 mod state;
+#[cfg(test)]
+mod tests;
 mod topics;
 
 pub use destinations::DestinationDefaults;

@@ -11,9 +11,9 @@ use sim::world::metadata::MetadataFaults;
 use sim::world::{Delay, Paces, WorldOptions};
 use testkit::log::default_limits;
 
-use super::source::{Faults, record};
-use super::world::{Cell, Server};
 use super::{DAY_MS, RECEIPTS, create, progress, refused, settled, taken};
+use crate::tests::source::{Faults, record};
+use crate::tests::world::{Cell, Server};
 
 const RECORDS: usize = 12;
 

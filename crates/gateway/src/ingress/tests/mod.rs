@@ -2,9 +2,7 @@
 
 mod exactly_once;
 mod operators;
-mod source;
 mod stories;
-mod world;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,8 +12,8 @@ use client::api::kafka::KafkaConnection;
 use control::ingress::{IngressProgress, progress_key};
 use ports::source::SideRecord;
 
-use self::world::{Cell, DESTINATION, Server, TENANT};
 use super::service;
+use crate::tests::world::{Cell, DESTINATION, Server, TENANT};
 
 /// The ingress of most tests.
 const INGRESS: &str = "in";

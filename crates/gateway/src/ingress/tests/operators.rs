@@ -7,10 +7,10 @@ use client::api::kafka::KafkaConnection;
 use client::api::problem::Problem;
 use ports::target::{TargetCheck, TargetError};
 
-use super::source::{Faults, record};
-use super::world::{Cell, Server};
 use super::{INGRESS, RECEIPTS, REFUSALS, TOPIC, create, settled, spec, taken};
 use crate::ingress::service;
+use crate::tests::source::{Faults, record};
+use crate::tests::world::{Cell, Server};
 
 async fn put(server: &Server, spec: IngressSpec) -> Result<bool, Problem> {
     service::put(&server.gateway, INGRESS, spec, false).await.map(|(_, created)| created)

@@ -11,11 +11,11 @@ use shard::state::generation::MessageState;
 use sim::world::WorldOptions;
 use testkit::log::default_limits;
 
-use super::source::record;
-use super::world::{Cell, Server};
 use super::{DAY_MS, INGRESS, RECEIPTS, REFUSALS, TOPIC, create, header, refused, service, settled, taken, value};
 use crate::messages::change::{self, ChangeRequest};
 use crate::messages::submit::{Wait, WaitFor};
+use crate::tests::source::record;
+use crate::tests::world::{Cell, Server};
 
 const HOUR_MS: i64 = 3_600_000;
 

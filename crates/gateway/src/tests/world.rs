@@ -44,9 +44,9 @@ use crate::ingress;
 use crate::routes::{RouteEntry, RouteTable};
 use crate::state::{Gateway, GatewayConfig, GatewayParts, StorageFigures};
 
-pub(super) const TENANT: &str = "default";
+pub(crate) const TENANT: &str = "default";
 /// The destination of most tests.
-pub(super) const DESTINATION: &str = "orders";
+pub(crate) const DESTINATION: &str = "orders";
 const SHARD_COUNT: u32 = 2;
 
 fn worker_config(worker: &str) -> WorkerConfig {
@@ -62,11 +62,11 @@ struct ShardBook {
 }
 
 /// What outlives every server.
-pub(super) struct Cell {
-    pub(super) world: World,
-    pub(super) metadata: MetadataServer,
-    pub(super) broker: Broker,
-    pub(super) source: FakeSource,
+pub(crate) struct Cell {
+    pub(crate) world: World,
+    pub(crate) metadata: MetadataServer,
+    pub(crate) broker: Broker,
+    pub(crate) source: FakeSource,
     shards: Vec<ShardBook>,
     disks: Vec<WorldDisk>,
     policy: RetryPolicy,
@@ -74,11 +74,11 @@ pub(super) struct Cell {
 }
 
 impl Cell {
-    pub(super) fn new(seed: u64, partition_count: usize) -> Cell {
+    pub(crate) fn new(seed: u64, partition_count: usize) -> Cell {
         Cell::with(WorldOptions::new(seed), partition_count, default_limits())
     }
 
-    pub(super) fn with(options: WorldOptions, partition_count: usize, limits: Limits) -> Cell {
+    pub(crate) fn with(options: WorldOptions, partition_count: usize, limits: Limits) -> Cell {
         let world = World::new(options);
         let (policy, shard_count) = (default_policy(), NonZeroU32::new(SHARD_COUNT).expect("not zero"));
         let destination = Destination::new(DESTINATION, &policy);
@@ -109,12 +109,12 @@ impl Cell {
         }
     }
 
-    pub(super) fn logs(&self) -> impl Iterator<Item = &LogServer> {
+    pub(crate) fn logs(&self) -> impl Iterator<Item = &LogServer> {
         self.shards.iter().map(|book| &book.log)
     }
 
     /// Gives the destination another version, everywhere, however often metadata fails.
-    pub(super) async fn renew_destination(&self, records: &Records) {
+    pub(crate) async fn renew_destination(&self, records: &Records) {
         let key = control::destination::key(TENANT, DESTINATION);
         loop {
             if let Ok(Some(stored)) = records.get::<DestinationRecord>(&key).await {
@@ -138,7 +138,7 @@ impl Cell {
     }
 
     /// Starts a server.
-    pub(super) fn start(&self, name: &str) -> Server {
+    pub(crate) fn start(&self, name: &str) -> Server {
         let process = self.world.process(name);
         let env = process.env(ClockOptions::default());
         let (stop, stopped) = watch::channel(false);
@@ -223,7 +223,7 @@ impl Cell {
     }
 
     /// Every message that was ever taken, as the logs alone tell.
-    pub(super) fn told(&self) -> Vec<Told> {
+    pub(crate) fn told(&self) -> Vec<Told> {
         let mut messages = Vec::new();
         for book in &self.shards {
             let mut shard = Shard::open(MemoryStore::new(), book.identity).expect("an empty store opens");
@@ -245,15 +245,15 @@ impl Cell {
 }
 
 /// A message as the logs tell it.
-pub(super) struct Told {
-    pub(super) view: MessageView,
+pub(crate) struct Told {
+    pub(crate) view: MessageView,
     /// What will be delivered, as long as it is kept.
-    pub(super) record: Option<OutgoingRecord>,
+    pub(crate) record: Option<OutgoingRecord>,
 }
 
 impl Told {
     /// What tells it from others.
-    pub(super) fn value(&self) -> String {
+    pub(crate) fn value(&self) -> String {
         let value = self.record.as_ref().and_then(|record| record.value.as_deref()).unwrap_or_default();
         String::from_utf8_lossy(value).into_owned()
     }
@@ -319,15 +319,15 @@ fn gateway_config() -> GatewayConfig {
 }
 
 /// A server in its process.
-pub(super) struct Server {
-    pub(super) process: Process,
-    pub(super) gateway: Arc<Gateway>,
+pub(crate) struct Server {
+    pub(crate) process: Process,
+    pub(crate) gateway: Arc<Gateway>,
     _stop: watch::Sender<bool>,
 }
 
 impl Server {
     /// Waits until every shard answers.
-    pub(super) async fn active(&self) {
+    pub(crate) async fn active(&self) {
         for place in self.gateway.routes.shards() {
             place.handle.active().await.expect("the shard becomes active");
         }

@@ -21,18 +21,18 @@ const WAY_MS_MAX: u64 = 6;
 
 /// How often things fail, of a hundred.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Faults {
-    pub(super) open: u8,
+pub(crate) struct Faults {
+    pub(crate) open: u8,
     /// A session breaks instead of giving its next event.
-    pub(super) breaks: u8,
-    pub(super) commit: u8,
+    pub(crate) breaks: u8,
+    pub(crate) commit: u8,
     /// Nothing, a part or all of it is written.
-    pub(super) write: u8,
+    pub(crate) write: u8,
 }
 
 /// A source topic. Clones share it.
 #[derive(Clone)]
-pub(super) struct FakeSource {
+pub(crate) struct FakeSource {
     state: Arc<Mutex<State>>,
 }
 
@@ -68,7 +68,7 @@ struct Reading {
 }
 
 impl FakeSource {
-    pub(super) fn new(partition_count: usize, random: Rng) -> FakeSource {
+    pub(crate) fn new(partition_count: usize, random: Rng) -> FakeSource {
         FakeSource {
             state: Arc::new(Mutex::new(State {
                 topic: [0xaa; 16],
@@ -88,25 +88,25 @@ impl FakeSource {
         }
     }
 
-    pub(super) fn set_faults(&self, faults: Faults) {
+    pub(crate) fn set_faults(&self, faults: Faults) {
         self.lock().faults = faults;
     }
 
-    pub(super) fn set_batch_max(&self, batch_max: usize) {
+    pub(crate) fn set_batch_max(&self, batch_max: usize) {
         self.lock().batch_max = batch_max;
     }
 
-    pub(super) fn set_check(&self, check: Result<(), TargetError>) {
+    pub(crate) fn set_check(&self, check: Result<(), TargetError>) {
         self.lock().check = check;
     }
 
     /// Topics that checks which were no dry run have created.
-    pub(super) fn created(&self) -> Vec<String> {
+    pub(crate) fn created(&self) -> Vec<String> {
         self.lock().created.clone()
     }
 
     /// Writes a record, and says at which offset.
-    pub(super) fn produce(&self, partition: u32, record: SourceRecord) -> u64 {
+    pub(crate) fn produce(&self, partition: u32, record: SourceRecord) -> u64 {
         let mut state = self.lock();
         let end = state.end(partition);
         // Offsets have gaps.
@@ -118,16 +118,16 @@ impl FakeSource {
     }
 
     /// Where a partition ends.
-    pub(super) fn end(&self, partition: u32) -> u64 {
+    pub(crate) fn end(&self, partition: u32) -> u64 {
         self.lock().end(partition)
     }
 
-    pub(super) fn committed(&self, partition: u32) -> Option<u64> {
+    pub(crate) fn committed(&self, partition: u32) -> Option<u64> {
         self.lock().committed.get(&partition).copied()
     }
 
     /// Has the group begin at another place, as an operator's tool does.
-    pub(super) fn seek(&self, offset: Option<u64>) {
+    pub(crate) fn seek(&self, offset: Option<u64>) {
         let mut state = self.lock();
         let partitions = 0..u32::try_from(state.partitions.len()).expect("few partitions");
         state.committed = partitions.filter_map(|partition| Some((partition, offset?))).collect();
@@ -135,12 +135,12 @@ impl FakeSource {
     }
 
     /// Gives every partition to another member, or to the same one again.
-    pub(super) fn rebalance(&self) {
+    pub(crate) fn rebalance(&self) {
         self.lock().rebalance();
     }
 
     /// The group thinks that its members are gone; they do not know.
-    pub(super) fn expel_members(&self) {
+    pub(crate) fn expel_members(&self) {
         let mut state = self.lock();
         for member in state.members.values_mut() {
             member.is_expelled = true;
@@ -149,7 +149,7 @@ impl FakeSource {
     }
 
     /// The topic is made anew under its name, empty.
-    pub(super) fn recreate(&self, topic: [u8; 16]) {
+    pub(crate) fn recreate(&self, topic: [u8; 16]) {
         let mut state = self.lock();
         state.revoke();
         state.topic = topic;
@@ -159,25 +159,25 @@ impl FakeSource {
     }
 
     /// Drops records from the end, as no topic should.
-    pub(super) fn lose_from(&self, partition: u32, offset: u64) {
+    pub(crate) fn lose_from(&self, partition: u32, offset: u64) {
         let mut state = self.lock();
         state.records_mut(partition).retain(|record| record.offset < offset);
         state.rebalance();
     }
 
     /// How far a partition was read by any member.
-    pub(super) fn read_to(&self, partition: u32) -> u64 {
+    pub(crate) fn read_to(&self, partition: u32) -> u64 {
         let state = self.lock();
         let next = state.members.values().filter_map(|member| member.reading.get(&partition)?.next);
         next.max().unwrap_or(0)
     }
 
-    pub(super) fn topic(&self) -> [u8; 16] {
+    pub(crate) fn topic(&self) -> [u8; 16] {
         self.lock().topic
     }
 
     /// What was written to a topic beside the source.
-    pub(super) fn written(&self, topic: &str) -> Vec<SideRecord> {
+    pub(crate) fn written(&self, topic: &str) -> Vec<SideRecord> {
         self.lock().written.get(topic).cloned().unwrap_or_default()
     }
 
@@ -418,7 +418,7 @@ impl Drop for FakeSession {
 }
 
 /// A record with headers, and a value that tells it from others.
-pub(super) fn record(value: &str, timestamp_ms: i64, headers: &[(&str, &str)]) -> SourceRecord {
+pub(crate) fn record(value: &str, timestamp_ms: i64, headers: &[(&str, &str)]) -> SourceRecord {
     let header = |(name, value): &(&str, &str)| SourceHeader {
         name: Bytes::copy_from_slice(name.as_bytes()),
         value: Some(Bytes::copy_from_slice(value.as_bytes())),
