@@ -1,28 +1,33 @@
 //! Records written beside a source: refused ones and receipts, each durable before it is called written.
 
+use std::sync::Arc;
+
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use ports::source::{SideRecord, SourceError};
 use rdkafka::client::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
-use rdkafka::error::KafkaError;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{Header, OwnedHeaders};
-use rdkafka::producer::{BaseRecord, DeliveryResult, ProducerContext, ThreadedProducer};
+use rdkafka::producer::{BaseRecord, DeliveryResult, Producer as _, ProducerContext, ThreadedProducer};
 use rdkafka::statistics::Statistics;
 use tokio::sync::mpsc;
 
-use crate::client::log_line;
+use crate::client::{ClientErrors, log_line};
 use crate::outcome::kafka_name;
 use crate::settings::{Connection, ReadEnvironment};
 
 /// A producer for records beside a source.
 pub(crate) struct SideWriter {
     producer: ThreadedProducer<SideContext>,
+    errors: Arc<ClientErrors>,
 }
 
 type Written = mpsc::Sender<Result<(), String>>;
 
-struct SideContext;
+struct SideContext {
+    errors: Arc<ClientErrors>,
+}
 
 impl ClientContext for SideContext {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
@@ -33,6 +38,7 @@ impl ClientContext for SideContext {
 
     fn error(&self, error: KafkaError, reason: &str) {
         tracing::debug!(%error, reason, "kafka side producer");
+        self.errors.note(error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Fail), reason);
     }
 }
 
@@ -49,15 +55,21 @@ impl ProducerContext for SideContext {
 impl SideWriter {
     /// Connects when it is used.
     pub(crate) fn open(connection: &Connection, environment: &ReadEnvironment) -> Result<SideWriter, String> {
+        let errors = Arc::<ClientErrors>::default();
         let producer = connection
             .client_config(environment)?
             .set("acks", "all")
             .set("enable.idempotence", "true")
             .set("message.timeout.ms", "30000")
             .set("message.max.bytes", "1000000000")
-            .create_with_context(SideContext)
+            .create_with_context(SideContext { errors: errors.clone() })
             .map_err(|error| format!("the client library refuses the connection: {error}"))?;
-        Ok(SideWriter { producer })
+        Ok(SideWriter { producer, errors })
+    }
+
+    /// What its client complains of; when that is hopeless, another writer is needed, which reads the credentials anew.
+    pub(crate) fn errors(&self) -> Arc<ClientErrors> {
+        self.errors.clone()
     }
 
     /// Writes records; done when all are durable.
@@ -67,15 +79,25 @@ impl SideWriter {
         drop(written);
         let topic = topic.to_owned();
         async move {
-            let failed = |reason: String| SourceError { detail: format!("topic {topic}: {reason}") };
-            handed_over.map_err(failed)?;
+            let mut written = handed_over;
             for _ in records {
-                let answer = answers.recv().await.unwrap_or_else(|| Err("the producer has ended".to_owned()));
-                answer.map_err(failed)?;
+                if written.is_ok() {
+                    written = answers.recv().await.unwrap_or_else(|| Err("the producer has ended".to_owned()));
+                }
             }
-            Ok(())
+            written.map_err(|reason| {
+                self.note_fatal();
+                SourceError { detail: format!("topic {topic}: {reason}") }
+            })
         }
         .boxed()
+    }
+
+    /// An idempotent producer that could not get its id is of no use ever after, and says so by an ordinary error.
+    fn note_fatal(&self) {
+        if let Some((_, reason)) = self.producer.client().fatal_error() {
+            self.errors.note(RDKafkaErrorCode::Fatal, &reason);
+        }
     }
 
     fn hand_over(&self, topic: &str, record: &SideRecord, written: &Written) -> Result<(), String> {

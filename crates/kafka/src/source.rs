@@ -168,6 +168,15 @@ async fn create(connection: &Connection, environment: &ReadEnvironment, topic: &
     }
 }
 
+/// Which topic this is. A consumer complains only while it is polled; a client for questions says at once why it gets no answer.
+fn topic_id(connection: &Connection, environment: &ReadEnvironment) -> Result<[u8; 16], String> {
+    let topic = &connection.topic;
+    let (client, errors) = asking_client(connection, environment)?;
+    native::describe_topic(client.client().native_ptr(), topic, TIMEOUT, &errors)
+        .map(|described| described.topic_id)
+        .map_err(|error| format!("topic {topic}: {} ({})", error.detail, kafka_name(error.code)))
+}
+
 impl KafkaSources {
     fn join(&self, spec: &SourceSpec) -> Result<KafkaSession, SourceError> {
         let failed = |detail: String| SourceError { detail };
@@ -184,13 +193,13 @@ impl KafkaSources {
         // Bounds what lies fetched and unread in memory.
         config.set("queued.max.messages.kbytes", "16384");
         let topic: Arc<str> = connection.topic.as_str().into();
+        let topic_id = topic_id(&connection, &self.environment).map_err(failed)?;
+        let writer = SideWriter::open(&connection, &self.environment).map_err(failed)?;
         let shared = Arc::new(Shared::default());
         let context = GroupContext { shared: shared.clone() };
         let consumer: BaseConsumer<GroupContext> = config
             .create_with_context(context)
             .map_err(|error| failed(format!("the client library refuses the connection: {error}")))?;
-        let described = native::describe_topic(consumer.client().native_ptr(), &topic, TIMEOUT, &shared.errors)
-            .map_err(|error| failed(format!("topic {topic}: {} ({})", error.detail, kafka_name(error.code))))?;
         consumer.subscribe(&[&topic]).map_err(|error| failed(error.to_string()))?;
         let consumer = Arc::new(consumer);
         let (sender, events) = mpsc::channel(EVENTS_MAX);
@@ -198,15 +207,15 @@ impl KafkaSources {
             consumer: consumer.clone(),
             shared: shared.clone(),
             topic: topic.clone(),
-            topic_id: described.topic_id,
+            topic_id,
             looked_at: Instant::now(),
+            side_errors: writer.errors(),
             events: sender,
         };
         std::thread::Builder::new()
             .name("kafka-source".to_owned())
             .spawn(move || reader.run())
             .map_err(|error| failed(format!("no thread to read topic {topic} with: {error}")))?;
-        let writer = SideWriter::open(&connection, &self.environment).map_err(failed)?;
         Ok(KafkaSession { consumer, shared, topic, events: tokio::sync::Mutex::new(events), writer })
     }
 }
@@ -282,6 +291,8 @@ struct Reader {
     topic: Arc<str>,
     topic_id: [u8; 16],
     looked_at: Instant,
+    /// What the writer beside it complains of: a session is as good as both of its clients.
+    side_errors: Arc<ClientErrors>,
     events: mpsc::Sender<Result<SourceEvent, SourceError>>,
 }
 
@@ -327,6 +338,15 @@ impl Reader {
                 Move::Revoked(partition) => SourceEvent::Revoked { partition: self.partition(partition) },
             };
             self.tell(event);
+        }
+        if let Some(error) = self.side_errors.hopeless() {
+            let detail = format!(
+                "topic {}: refusals and receipts cannot be written: {} ({})",
+                self.topic,
+                error.detail,
+                kafka_name(error.code)
+            );
+            return Err(SourceError { detail });
         }
         if self.looked_at.elapsed() > LOOK_INTERVAL {
             self.look()?;

@@ -1,5 +1,6 @@
 //! The Kafka adapter against a real broker, which dev/services runs.
 
+mod credentials;
 mod destination;
 mod source;
 mod support;

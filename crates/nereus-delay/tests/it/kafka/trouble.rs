@@ -2,6 +2,7 @@
 //! do, and that a healthy neighbour notices nothing.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use harness::kafka::{Broker, Cluster, PASSWORD, Record, USER};
@@ -16,6 +17,8 @@ const CONFIG: &str = "[delivery]\ncircuit_pause_max = \"2s\"\n[destinations]\nre
 /// Messages for each sick destination, and for the healthy one meanwhile.
 const SICK_MESSAGES: usize = 20;
 const HEALTHY_MESSAGES: usize = 300;
+/// What the password of [`USER`] is changed to.
+const NEW_PASSWORD: &str = "nereus-test-2";
 /// How long the broker is paused.
 const BROKER_PAUSE: Duration = Duration::from_secs(20);
 
@@ -33,6 +36,7 @@ impl Scene {
         let broker = Broker::start(&server.folder.path().join("kafka")).await.expect("a broker");
         let cluster = broker.cluster().expect("a client");
         let mut scene = Scene { broker, cluster, server, taken: 0 };
+        std::fs::write(scene.password_file(), PASSWORD).expect("written");
         for name in ["healthy", "denied", "deleted", "recreated", "small", "throttled", "grows"] {
             scene.cluster.create_topic(name, 1, &[]).await.expect("made");
             if name == "denied" {
@@ -54,19 +58,21 @@ impl Scene {
         let mut spec = destination(&self.cluster, name);
         match name {
             "denied" => {
-                let file = self.server.folder.path().join("password");
-                std::fs::write(&file, PASSWORD).expect("written");
                 let kafka = &mut spec["kafka"];
                 kafka["bootstrap.servers"] = json!(self.broker.bootstrap_sasl());
                 kafka["security.protocol"] = json!("sasl_plaintext");
                 kafka["sasl.mechanism"] = json!("SCRAM-SHA-512");
                 kafka["sasl.username"] = json!(USER);
-                kafka["sasl.password"] = json!(format!("file:{}", file.display()));
+                kafka["sasl.password"] = json!(format!("file:{}", self.password_file().display()));
             }
             "throttled" => spec["kafka"]["client.id"] = json!("slow"),
             _ => {}
         }
         spec
+    }
+
+    fn password_file(&self) -> PathBuf {
+        self.server.folder.path().join("password")
     }
 
     async fn allow(&self, verb: &str) {
@@ -127,8 +133,8 @@ impl Scene {
     }
 
     /// A message that waits for its lane costs itself nothing: it is neither failed nor charged.
-    async fn assert_waiting(&self, name: &str, code: &str) {
-        let id = format!("{name}-sick-0");
+    async fn assert_waiting(&self, name: &str, batch: &str, code: &str) {
+        let id = format!("{name}-{batch}-0");
         let deadline = Instant::now() + LIMIT;
         loop {
             let found = self.http().get(&format!("/v1/messages/{id}")).await.expect(200).body;
@@ -158,6 +164,7 @@ fn sick_lanes_hurt_nobody_and_recover_without_a_restart() {
         let mut scene = Scene::new().await;
         fall_sick(&mut scene).await;
         recover(&mut scene).await;
+        change_a_password(&mut scene).await;
         broker_away(&mut scene).await;
         close_the_account(&scene).await;
     });
@@ -187,9 +194,9 @@ async fn fall_sick(scene: &mut Scene) {
     scene.wait_for_code("deleted", "RESOURCE_INCARNATION_MISMATCH", "UNKNOWN_TOPIC_OR_PARTITION").await;
     scene.wait_for_code("recreated", "RESOURCE_INCARNATION_MISMATCH", "destination rebind").await;
     scene.wait_for_code("throttled", "ADMISSION_CAPACITY_GATED", "throttles").await;
-    scene.assert_waiting("denied", "CAPABILITY_UNAVAILABLE").await;
-    scene.assert_waiting("deleted", "RESOURCE_INCARNATION_MISMATCH").await;
-    scene.assert_waiting("recreated", "RESOURCE_INCARNATION_MISMATCH").await;
+    scene.assert_waiting("denied", "sick", "CAPABILITY_UNAVAILABLE").await;
+    scene.assert_waiting("deleted", "sick", "RESOURCE_INCARNATION_MISMATCH").await;
+    scene.assert_waiting("recreated", "sick", "RESOURCE_INCARNATION_MISMATCH").await;
     assert_eq!(scene.cluster.read("recreated").expect("readable"), [], "nothing is sent to another topic by chance");
 
     // What is too large for the topic now is a dead letter; what fits goes out.
@@ -224,6 +231,24 @@ async fn recover(scene: &mut Scene) {
     }
 }
 
+/// A password is changed at the broker, which starts anew and so asks everybody who they are; and a while later in its file.
+async fn change_a_password(scene: &mut Scene) {
+    let password = format!("SCRAM-SHA-512=[password={NEW_PASSWORD}]");
+    let alter = ["--alter", "--entity-type", "users", "--entity-name", USER, "--add-config", &password];
+    scene.broker.tool("org.apache.kafka.tools.ConfigCommand", &alter).await.expect("changed");
+    // Connections that are open would stay as good as they were.
+    scene.broker.stop().await.expect("it stops");
+    scene.broker.restart().await.expect("it comes back");
+    for name in ["denied", "healthy"] {
+        scene.schedule(name, "changed", SICK_MESSAGES, 500).await;
+    }
+    scene.wait_until_delivered("healthy", "changed", SICK_MESSAGES).await;
+    scene.wait_for_code("denied", "CAPABILITY_UNAVAILABLE", "(AUTHENTICATION)").await;
+    scene.assert_waiting("denied", "changed", "CAPABILITY_UNAVAILABLE").await;
+    std::fs::write(scene.password_file(), NEW_PASSWORD).expect("written");
+    scene.wait_until_delivered("denied", "changed", SICK_MESSAGES).await;
+}
+
 /// The broker itself is paused, and then killed: everything waits, and everything comes.
 async fn broker_away(scene: &mut Scene) {
     let paused_at = Instant::now();
@@ -246,9 +271,12 @@ async fn close_the_account(scene: &Scene) {
     let counts = scene.http().get("/v1/counts").await.expect(200);
     let (published, dead) = (counts.number("published"), counts.number("dead_letter"));
     assert_eq!((published + dead, dead), (i64::try_from(scene.taken).expect("few"), 1), "{}", counts.body);
-    let records = delivered(&scene.cluster, "healthy", 1 + HEALTHY_MESSAGES + 2 * SICK_MESSAGES).await;
-    for (id, count) in by_id(&records) {
-        let message = scene.http().get(&format!("/v1/messages/{id}")).await.expect(200).body;
-        assert!(count == 1 || message["possible_duplicate"] == true, "{id} is there {count} times: {message}");
+    for (name, count) in [("healthy", 1 + HEALTHY_MESSAGES + 3 * SICK_MESSAGES), ("denied", 1 + 2 * SICK_MESSAGES)] {
+        let records = by_id(&delivered(&scene.cluster, name, count).await);
+        assert_eq!(records.len(), count, "{records:?}");
+        for (id, copies) in records {
+            let message = scene.http().get(&format!("/v1/messages/{id}")).await.expect(200).body;
+            assert!(copies == 1 || message["possible_duplicate"] == true, "{id} is there {copies} times: {message}");
+        }
     }
 }
