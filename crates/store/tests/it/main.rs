@@ -6,3 +6,4 @@ mod opening;
 mod persistence;
 mod release;
 mod replay;
+mod shared;
