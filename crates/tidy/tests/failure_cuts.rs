@@ -18,7 +18,7 @@ enum Mark {
 }
 
 /// Everything but what is covered: the words on the page.
-const MARKS: [(&str, Mark); 4] =
+const MARKS: [(&str, Mark); 3] =
     [("**partly:**", Mark::Partly), ("**later:**", Mark::Reason), ("**does not apply:**", Mark::Reason)];
 
 struct Row<'a> {
