@@ -11,8 +11,12 @@ use std::task::{Context, Poll};
 
 use axum::serve::Listener;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Connections that wait in the kernel until they are accepted, as far as it allows. One that finds no place there tries again
+/// after a second.
+const WAITING_CONNECTIONS_MAX: u32 = 4_096;
 
 /// A listener that accepts only as many connections as there is room for.
 pub(crate) struct BoundedListener {
@@ -24,9 +28,15 @@ pub(crate) struct BoundedListener {
 }
 
 impl BoundedListener {
-    pub(crate) fn new(listener: TcpListener, connections_max: usize) -> BoundedListener {
+    /// Listens on an address, for so many connections at once.
+    pub(crate) fn bind(address: SocketAddr, connections_max: usize) -> io::Result<BoundedListener> {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        let listener = socket.listen(WAITING_CONNECTIONS_MAX)?;
         let connections_max = connections_max.min(Semaphore::MAX_PERMITS);
-        BoundedListener { listener, connections_max, room: Arc::new(Semaphore::new(connections_max)), is_full: false }
+        let room = Arc::new(Semaphore::new(connections_max));
+        Ok(BoundedListener { listener, connections_max, room, is_full: false })
     }
 
     /// Room for one more connection.

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::serve::Listener as _;
 use control::cas::RecordError;
-use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -38,9 +38,8 @@ pub enum StartError {
 /// A server that listens and has not begun to answer.
 pub struct Server {
     gateway: Arc<Gateway>,
-    listener: TcpListener,
+    listener: BoundedListener,
     address: SocketAddr,
-    connections_max: usize,
 }
 
 impl Server {
@@ -48,11 +47,11 @@ impl Server {
     ///
     /// # Errors
     /// [`StartError::Listen`].
-    pub async fn bind(parts: GatewayParts, address: SocketAddr, connections_max: usize) -> Result<Server, StartError> {
+    pub fn bind(parts: GatewayParts, address: SocketAddr, connections_max: usize) -> Result<Server, StartError> {
         let listen = |source| StartError::Listen { address, source };
-        let listener = TcpListener::bind(address).await.map_err(listen)?;
+        let listener = BoundedListener::bind(address, connections_max).map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
-        Ok(Server { gateway: Arc::new(Gateway::new(parts)), listener, address, connections_max })
+        Ok(Server { gateway: Arc::new(Gateway::new(parts)), listener, address })
     }
 
     /// Where it listens; the port is the one that was given by the system when 0 was asked for.
@@ -65,7 +64,7 @@ impl Server {
     /// # Errors
     /// [`StartError`].
     pub async fn serve(self, mut stop: watch::Receiver<bool>) -> Result<(), StartError> {
-        let Server { gateway, listener, connections_max, .. } = self;
+        let Server { gateway, listener, .. } = self;
         let follow = destinations::load(&gateway).await?;
         let ingresses = ingress::load(&gateway).await?;
         let upkeep = async {
@@ -78,7 +77,6 @@ impl Server {
             );
         };
         let router = http::router(gateway.clone());
-        let listener = BoundedListener::new(listener, connections_max);
         let serve = axum::serve(listener, router).with_graceful_shutdown(async move {
             // A sender that is gone asks for the same thing.
             let _ = stop.wait_for(|stop| *stop).await;

@@ -97,7 +97,7 @@ async fn run(config: &Configuration, test_clock: Option<&Path>, connections_max:
         // Nothing may come before the genesis in a shard's log.
         begin_route(&parts, &entry.shards).await?;
     }
-    let server = Server::bind(gateway_parts(&parts, entry, metrics)?, config.server.listen, connections_max).await?;
+    let server = Server::bind(gateway_parts(&parts, entry, metrics)?, config.server.listen, connections_max)?;
     announce(&parts, &server);
 
     let served = {
